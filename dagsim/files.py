@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 from weakref import finalize
 
 from dagsim.errors import InputError
-from dagsim.registry import nearest_file
+from dagsim.spelling import nearest_file
 
 try:
     import fcntl

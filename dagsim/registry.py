@@ -3,8 +3,6 @@ list all available names.
 
 Built-in entries are literal tables (name, ``module:attr``, summary), so listing them imports
 nothing. Other packages add entries through entry points.
-
-``scalar`` interprets unquoted words in brackets and in configurations as values.
 """
 
 from __future__ import annotations
@@ -12,60 +10,23 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import cache, cached_property, lru_cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
-from itertools import chain, islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, TypeVar
 
 from dagsim.errors import CodeNotAllowed, ConfigError, PluginError, UnknownName, one_line
 from dagsim.family import Entry as Entry
 from dagsim.family import all_names, family_entries, refuse_missing
 from dagsim.own_code import allowed, attribute, is_own
-from dagsim.renamed import new_name
+from dagsim.specs import Spec
+from dagsim.spelling import choices, nearest, nearest_file
 
 T = TypeVar("T")
 Factory = TypeVar("Factory", bound=Callable[..., object])
-
-
-class Spec(NamedTuple):
-    """A name with its parameters in brackets."""
-
-    name: str
-    params: dict[str, object]
-
-    @classmethod
-    def parse(cls, text: str) -> Spec:
-        """Parse ``name[param=value,other=3]``.
-
-        Values are YAML scalars, ``[1,2]`` is a tuple, and quoted text stays unchanged. Brackets can
-        be nested: ``sticky[policy=sjf[strict=true]]``.
-
-        Raises:
-            ConfigError: Brackets or quotes do not match, a parameter has no ``=``, or a parameter
-                is given twice.
-        """
-        name, bracket, rest = text.partition("[")
-        if not name.strip() or (bracket and not rest.rstrip().endswith("]")):
-            raise ConfigError(f"cannot read {text!r}: expected name or name[param=value,...]")
-        params: dict[str, object] = {}
-        for part in _split(rest.rstrip()[:-1], text):
-            param, equals, value = part.partition("=")
-            if not equals or not param.strip():
-                raise ConfigError(f"cannot read {part!r} in {text!r}: expected param=value")
-            if param.strip() in params:
-                raise ConfigError(f"{text!r} gives {param.strip()!r} twice")
-            params[param.strip()] = _value(value.strip(), text)
-        return cls(name.strip(), params)
-
-    def __str__(self) -> str:
-        """Return a text from which ``parse`` creates the same spec."""
-        parts = ",".join(f"{param}={_written(value)}" for param, value in self.params.items())
-        return f"{self.name}[{parts}]" if parts else self.name
 
 
 class Registry(Generic[T]):
@@ -380,114 +341,6 @@ def _kinds(annotation: object) -> tuple[str, ...]:
     return parts if all(part in _KINDS for part in parts) else ()
 
 
-def nearest(name: str, names: Iterable[str], then: str = "") -> str:
-    """Suggest the most similar name, as in ``"; did you mean 'heft'?"``. The result is empty if no
-    name is similar. Otherwise, ``then`` is the rest of the message, which is appended with the
-    right punctuation.
-
-    For an old name, suggest the name that has replaced it. Case is ignored, and a name that starts
-    with ``name`` counts as similar.
-    """
-    near = _nearest(name, list(names))
-    return near + (" " if near.endswith("?") else "; ") + then if then else near
-
-
-def _nearest(name: str, names: list[str]) -> str:
-    if (new := new_name(name, names)) is not None:
-        return f"; it is now called {new!r}"
-    folded, by_folded = name.casefold(), {known.casefold(): known for known in reversed(names)}
-    # Names that share a few letters in order are not similar if more than half of the letters differ.
-    close = [known for known in get_close_matches(folded, by_folded, n=3) if _edits(folded, known) <= len(name) / 2]
-    close += [known for known in by_folded if _edits(folded, known) <= _FEW_EDITS * len(known)] if len(name) < 5 else []
-    close = sorted(close, key=lambda known: _edits(folded, known))
-    close = close or [longer for longer in reversed(by_folded) if len(name) > 2 and longer.startswith(folded)]
-    return f"; did you mean {by_folded[close[0]]!r}?" if close else ""
-
-
-_FEW_EDITS = 0.34
-"""Maximum edit distance at which a known name is suggested for a typed name of fewer than five
-letters, as a fraction of the known name's length."""
-
-
-def _edits(typed: str, name: str) -> float:
-    """Return the edit distance between two names. Swapping two letters or mistyping a digit counts
-    as half an edit, because a user who types a wrong digit usually has the rest of the name right.
-    """
-    older: list[float] = []
-    last: list[float] = []
-    row: list[float] = [float(place) for place in range(len(name) + 1)]
-    for i, letter in enumerate(typed):
-        older, last, row = last, row, [i + 1.0]
-        for j, other in enumerate(name):
-            changed = 0.0 if letter == other else 0.5 if letter.isdigit() and other.isdigit() else 1.0
-            least = min(last[j] + changed, last[j + 1] + 1, row[j] + 1)
-            if i and j and letter == name[j - 1] and typed[i - 1] == other:
-                least = min(least, older[j - 1] + 0.5)
-            row.append(least)
-    return row[-1]
-
-
-def nearest_file(path: Path, ends: str | tuple[str, ...] = "") -> str:
-    """Suggest the file or folder whose name is most similar to that of a missing one in the same
-    folder, in the words of ``nearest``. With ``ends`` (file extensions), only names with one of
-    these extensions are considered, and the extensions are not compared.
-    """
-    try:
-        beside = sorted(file.name for file in islice(path.parent.iterdir(), _MOST_FILES) if file.name.endswith(ends))
-    except (OSError, ValueError):
-        return ""
-    by_name = {Path(name).stem if ends else name: name for name in reversed(beside)}
-    near = re.search(r"'(.*)'", nearest(path.stem if ends else path.name, by_name))
-    return f"; did you mean {str(path.parent / by_name[near[1]])!r}?" if near else ""
-
-
-_MOST_FILES = 1000
-"""Maximum number of files in which ``nearest_file`` looks for a similar name."""
-
-_MOST_NAMED = 16
-"""Maximum number of names that a message lists."""
-
-
-def check_arguments(call: str, given: Iterable[str], *allowed: str) -> None:
-    """Check the names of keyword arguments that are passed on.
-
-    Raises:
-        UnknownName: ``call`` has no such argument.
-    """
-    for name in given:
-        if name not in allowed:
-            raise UnknownName(f"{call}: no argument {name!r}{choices(name, allowed)}")
-
-
-def _by_words(name: str, names: list[str]) -> str:
-    """If ``name`` consists of several words and each of them is the beginning of a known name,
-    suggest these known names.
-    """
-    begun = [[known for known in names if known.casefold().startswith(word)] for word in name.casefold().split("_")]
-    if len(begun) < 2 or not all(begun) or any(_edits(name.casefold(), known.casefold()) <= 2 for known in names):
-        return ""
-    *first, last = dict.fromkeys(chain.from_iterable(begun))
-    return f"; did you mean {', '.join(map(repr, first))} or {last!r}?" if 1 <= len(first) <= 2 else ""
-
-
-def choices(name: str, names: Iterable[str], *, both: bool = False) -> str:
-    """Return a hint for a message about an unknown name: the most similar name or, if none is
-    similar, all names. If there are too many names to list, the hint gives up to three names that
-    are slightly similar. With ``both``, the most similar name is followed by all names if there are
-    few.
-    """
-    names = list(names)
-    near = _by_words(name, names) or nearest(name, names)
-    if len(names) <= _MOST_NAMED and (both or not near):
-        then = f"allowed: {', '.join(names)}" if names else ""
-        return f"{near}{' ' if near.endswith('?') else '; '}{then}" if then else near
-    if near:
-        return near
-    folded = {known.casefold(): known for known in reversed(names)}
-    far = [folded[one] for one in get_close_matches(name.casefold(), folded, n=3, cutoff=0.5)]
-    return f"; similar names: {', '.join(far)}" if far else f"; none of the {len(names)} names is similar"
-
-
 def _at_home(entry: Entry, home: str) -> Entry:
     if isinstance(entry.target, str) and entry.target.startswith("."):
         return replace(entry, target=home + entry.target)
@@ -496,83 +349,3 @@ def _at_home(entry: Entry, home: str) -> Entry:
 
 def _origin(plugin: EntryPoint) -> str:
     return f"from the package {plugin.dist.name}" if plugin.dist else plugin.value
-
-
-def _split(text: str, whole: str) -> Iterator[str]:
-    """Split at commas, except inside brackets or quotes."""
-    part, depth, quote = "", 0, ""
-    for letter in text:
-        if quote:
-            quote = "" if letter == quote else quote
-        elif letter in "'\"":
-            quote = letter
-        elif letter == "," and not depth:
-            yield part.strip()
-            part = ""
-            continue
-        else:
-            depth += (letter == "[") - (letter == "]")
-        if depth < 0:
-            break
-        part += letter
-    if depth or quote:
-        raise ConfigError(f"cannot read {whole!r}: a bracket or quote does not match")
-    if part.strip():
-        yield part.strip()
-
-
-def _value(text: str, whole: str) -> object:
-    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
-        return text[1:-1]
-    if text.startswith("[") and text.endswith("]"):
-        return tuple(_value(part, whole) for part in _split(text[1:-1], whole))
-    return scalar(text)
-
-
-def _written(value: object) -> str:
-    """Return the text from which ``_value`` reads this value."""
-    if isinstance(value, tuple):
-        return f"[{','.join(map(_written, value))}]"
-    if value is None or isinstance(value, bool):
-        return "null" if value is None else str(value).lower()
-    text = str(value)
-    plain = not isinstance(value, str) or (re.fullmatch(r"[\w.-]+", text) and scalar(text) == text)
-    return text if plain else f"'{text}'" if '"' in text else f'"{text}"'
-
-
-Scalar: TypeAlias = bool | int | float | str | None
-
-_WORDS: dict[str, Scalar] = {"": None, "~": None}
-for _word, _meaning in (("null", None), ("true", True), ("false", False)):
-    _WORDS |= dict.fromkeys((_word, _word.capitalize(), _word.upper()), _meaning)
-
-_INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_INF = re.compile(r"([-+]?)\.(inf|Inf|INF)")
-_NAN = re.compile(r"\.(nan|NaN|NAN)")
-_MOST_DIGITS = 1000
-"""Maximum length of a word that is read as a number. Python cannot print integers with more than
-4,300 digits, so an error message could not show a longer one.
-"""
-
-
-def scalar(text: str) -> Scalar:
-    """Return the value of an unquoted word: None, a truth value, a number, or the text itself (such
-    as ``off``).
-
-    This follows the core schema of YAML 1.2. YAML 1.1, which PyYAML implements, reads ``3e-4`` as
-    text and ``off`` as false, which is not what people mean.
-    """
-    if text in _WORDS:
-        return _WORDS[text]
-    if len(text) > _MOST_DIGITS:
-        return text
-    if _INT.fullmatch(text):
-        return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
-    if _FLOAT.fullmatch(text):
-        return float(text)
-    if infinite := _INF.fullmatch(text):
-        return float(infinite[1] + "inf")
-    if _NAN.fullmatch(text):
-        return float("nan")
-    return text

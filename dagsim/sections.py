@@ -100,6 +100,16 @@ class Section(BaseModel):
     rare_keys: ClassVar[tuple[str, ...]] = ()
     """Keys that are written only if they have a value. A dataclass may declare such keys, too."""
 
+    def written_keys(self) -> list[str]:
+        """Return the keys that are written to a file, in order."""
+        unset = unset_keys(self)
+        return [name for name in type(self).model_fields if name not in unset]
+
+
+def unset_keys(part: Any) -> tuple[str, ...]:
+    """Return the rare keys of a section or dataclass that have no value."""
+    return tuple([name for name in getattr(part, "rare_keys", ()) if not getattr(part, name)])
+
 
 def field_texts(cls: type[Any]) -> dict[str, str]:
     """Return the descriptions of the fields of a dataclass and its bases. A description is the

@@ -24,10 +24,10 @@ from dagsim.family import missing_family, offered, required
 if TYPE_CHECKING:
     from dagsim.cli.options import Experiment, SweepOutput
     from dagsim.config.schema import Config
-    from dagsim.experiment.plan import SweepGrid
+    from dagsim.experiment.sweep_grid import SweepGrid
     from dagsim.metrics.standings import RunMetrics
-    from dagsim.registry import Spec
     from dagsim.report.grid import TableFormat
+    from dagsim.specs import Spec
     from dagsim.systems.seam import Policy, Scenario, System
 
 _P = ParamSpec("_P")

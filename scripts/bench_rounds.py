@@ -18,7 +18,8 @@ from typing import Any
 import command
 from clock import cpu_s
 
-from dagsim.config.schema import Setting, load_config
+from dagsim.config.schema import load_config
+from dagsim.config.yaml import Setting
 from dagsim.experiment.scenario import on_its_cluster
 from dagsim.model import Cluster, Decision, Job, Kind, Placement, Preempt, Share, Start, Task, Wait
 from dagsim.systems.cluster import ClusterView

@@ -26,8 +26,8 @@ from sweeps import FILES, RESULTS, ROOT
 
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import DagsimError
-from dagsim.experiment.plan import read_grid
 from dagsim.experiment.simulate import make_policy
+from dagsim.experiment.sweep_grid import read_grid
 from dagsim.families.compiled.choice import why_not
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import cluster_scenario_of

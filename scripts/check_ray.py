@@ -28,10 +28,12 @@ import command
 
 from dagsim.config.schema import load_config
 from dagsim.experiment.carry_out import carry_out
+from dagsim.experiment.cell import Cell
+from dagsim.experiment.cell_run import CellRun
 from dagsim.experiment.executors import CellWork, executor_for
-from dagsim.experiment.kept_files import CellRun
-from dagsim.experiment.plan import Cell, Plan, read_grid
+from dagsim.experiment.plan import Plan
 from dagsim.experiment.store import Store
+from dagsim.experiment.sweep_grid import read_grid
 from dagsim.families.learning.training.ray_rollouts import RayRollouts, RolloutTraffic
 from dagsim.families.learning.training.session import train
 from dagsim.families.learning.training.trainer import Progress

@@ -11,13 +11,14 @@ from pathlib import Path
 import command
 
 from dagsim.experiment.carry_out import carry_out, raise_failures
+from dagsim.experiment.cell_run import CellRun
 from dagsim.experiment.executors import executor_for
-from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.ledger import Ledger, Spending
-from dagsim.experiment.plan import Plan, SweepGrid, read_grid
+from dagsim.experiment.plan import Plan
 from dagsim.experiment.provenance import code_commit
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.store import Store
+from dagsim.experiment.sweep_grid import SweepGrid, read_grid
 from dagsim.families.ramp.api import RampScenario
 from dagsim.report.terminal import progress
 from dagsim.seeds import REPORT

@@ -22,9 +22,9 @@ from sweeps import RESULTS, ROOT, finished, origin
 
 from dagsim.config import yaml
 from dagsim.config.bundled import find_config
-from dagsim.experiment.kept_files import CellRun
+from dagsim.experiment.cell_run import CellRun
 from dagsim.experiment.ledger import Spending
-from dagsim.experiment.plan import Axis, SweepGrid
+from dagsim.experiment.sweep_grid import Axis, SweepGrid
 from dagsim.files import write_text
 from dagsim.metrics.paired import ENOUGH_SEEDS
 from dagsim.metrics.standings import METHOD, Sample, standings

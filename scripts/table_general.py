@@ -33,9 +33,9 @@ from sweeps import RESULTS, ROOT, finished
 
 from dagsim.config.schema import Config, load_config
 from dagsim.experiment.ledger import Ledger
-from dagsim.experiment.plan import Axis, SweepGrid
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.simulate import Timed, make_policy, run_policy
+from dagsim.experiment.sweep_grid import Axis, SweepGrid
 from dagsim.families.bounds.bound import bound_of
 from dagsim.families.episodes.lookout import ArrivedJob
 from dagsim.families.episodes.search import Search, SearchMemory

@@ -25,7 +25,7 @@ from sweeps import RESULTS, finished
 from table_general import OUT
 
 from dagsim.experiment.ledger import Ledger
-from dagsim.experiment.plan import Axis, SweepGrid
+from dagsim.experiment.sweep_grid import Axis, SweepGrid
 from dagsim.files import write_text
 from dagsim.metrics.paired import paired
 

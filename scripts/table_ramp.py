@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 from sweeps import RESULTS, finished, origin, sweep_of
 
 from dagsim.errors import InputError
-from dagsim.experiment.kept_files import CellRun
+from dagsim.experiment.cell_run import CellRun
 from dagsim.experiment.ledger import Spending
-from dagsim.experiment.plan import Axis, SweepGrid
+from dagsim.experiment.sweep_grid import Axis, SweepGrid
 from dagsim.families.ramp.policies import tuned_weights
 from dagsim.files import write_text
 from dagsim.metrics.intervals import ratio_of_means, t_quantile

@@ -29,10 +29,12 @@ from fit_workloads import SOURCES
 from sweeps import finished, origin
 
 from dagsim.config.bundled import WORKLOADS
-from dagsim.config.schema import Setting, load_config, plain
-from dagsim.experiment.kept_files import CellRun
+from dagsim.config.dumping import plain
+from dagsim.config.schema import load_config
+from dagsim.config.yaml import Setting
+from dagsim.experiment.cell_run import CellRun
 from dagsim.experiment.ledger import Spending
-from dagsim.experiment.plan import Axis, SweepGrid
+from dagsim.experiment.sweep_grid import Axis, SweepGrid
 from dagsim.files import write_text
 from dagsim.model import Cluster, Job
 from dagsim.seeds import WINDOWS, seeds_of

@@ -36,7 +36,7 @@ import table_workloads
 from sweeps import FILES, RESULTS, ROOT, finished, origin, spend, sweep_of
 
 from dagsim.errors import InputError
-from dagsim.experiment.kept_files import CellRun
+from dagsim.experiment.cell_run import CellRun
 from dagsim.experiment.ledger import Ledger, Spending
 from dagsim.files import write_text
 from dagsim.metrics.intervals import t_quantile, two_sided_p

@@ -19,7 +19,8 @@ from typing import Any
 
 import command
 
-from dagsim.config.schema import Setting, load_config
+from dagsim.config.schema import load_config
+from dagsim.config.yaml import Setting
 from dagsim.families.benchmark.papers import PaperFigure
 from dagsim.families.site.cluster_file import import_site
 from dagsim.systems.cluster.policies import POLICIES

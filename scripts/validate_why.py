@@ -30,7 +30,8 @@ from kubernetes_golden import kueue
 from make_snapshots import RecordedSite
 
 from dagsim import services
-from dagsim.config.schema import Setting, load_config
+from dagsim.config.schema import load_config
+from dagsim.config.yaml import Setting
 from dagsim.experiment.scenario import on_its_cluster
 from dagsim.families.forecast.explanation import Explanation, explain_wait, same_reason
 from dagsim.families.forecast.question import Question, workload_of

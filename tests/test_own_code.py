@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from support.own_code import MARK, POLICY, SHORT, begin_in, imported, run
 
-from dagsim.config.schema import dump_config, foreign_parts, load_config
+from dagsim.config.dumping import dump_config, foreign_parts
+from dagsim.config.schema import load_config
 from dagsim.errors import CodeNotAllowed, ConfigError
 from dagsim.experiment.provenance import provenance
 from dagsim.experiment.store import Store

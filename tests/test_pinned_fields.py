@@ -18,7 +18,8 @@ import yaml
 from support.pinning import digest, plain
 
 import dagsim
-from dagsim.config.schema import dump_config, load_config
+from dagsim.config.dumping import dump_config
+from dagsim.config.schema import load_config
 from dagsim.errors import DagsimError
 from dagsim.families.ramp.graph import op_chain
 from dagsim.model import Node, Task, TaskGraph, gpu_type

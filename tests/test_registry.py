@@ -10,7 +10,9 @@ import pytest
 
 from dagsim import registry
 from dagsim.errors import ConfigError, PluginError, UnknownName
-from dagsim.registry import Entry, Registry, Spec, nearest, nearest_file
+from dagsim.registry import Entry, Registry
+from dagsim.specs import Spec
+from dagsim.spelling import nearest, nearest_file
 from dagsim.systems.cluster.policies import POLICIES
 
 

@@ -9,8 +9,8 @@ import pytest
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import ConfigError
 from dagsim.metrics import glossary
-from dagsim.registry import nearest
 from dagsim.renamed import NEW_NAMES, new_name
+from dagsim.spelling import nearest
 
 METRICS = [term.name for term in glossary()]
 

@@ -25,7 +25,7 @@ from dagsim.errors import DagsimError, InputError
 from dagsim.family import refuse_missing
 from dagsim.own_code import Allowed, allow
 from dagsim.processes import OutputError, Stops, exit_code, steady_streams
-from dagsim.registry import nearest
+from dagsim.spelling import nearest
 from dagsim.text import is_text, on_one_line
 
 ALLOW_CODE = "--allow-code"
@@ -357,7 +357,7 @@ def _told(error: Any, group: Any) -> Exception:
         return error  # type: ignore[no-any-return]
     from dagsim.cli.command_errors import sentence
 
-    return _ended(error, sentence(error, group), 2)
+    return _ended(error, sentence(error, group, _all_commands), 2)
 
 
 def _ended(error: Exception, text: str | tuple[str, ...], code: int) -> typer.Exit:
@@ -388,6 +388,12 @@ app = App(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _all_commands() -> dict[str, Any]:
+    """Return all commands by name, in the order of ``dagsim --help``."""
+    commands: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    return {name: commands[name] for name in ORDER if name in commands}
 
 
 _GC_THRESHOLDS = 200_000, 20, 10

@@ -7,10 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import typer
-
 from dagsim.cli.options import READ_KEYS
-from dagsim.registry import nearest
+from dagsim.spelling import nearest
 
 _MOST_OWNERS = 5
 _SETTINGS = {
@@ -34,6 +32,9 @@ class _Place(NamedTuple):
     """The words after ``dagsim``, such as ``bench run``."""
     group: Any
     """The group of commands that was called."""
+    all_commands: Callable[[], Mapping[str, Any]]
+    """A function that returns all commands of dagsim by name, in the order of the help. ``group`` may contain only
+    the command to run (``App.with_command``)."""
 
     @property
     def path(self) -> str:
@@ -46,11 +47,13 @@ class _Place(NamedTuple):
         return [name for param in getattr(self.command, "params", ()) for name in param.opts if name.startswith("--")]
 
 
-def sentence(error: Any, group: Any) -> str:
-    """Return the error as one sentence."""
+def sentence(error: Any, group: Any, all_commands: Callable[[], Mapping[str, Any]]) -> str:
+    """Return the error as one sentence. ``group`` is the group of commands that was called, and
+    ``all_commands`` returns all commands of dagsim by name, in the order of the help.
+    """
     context = error.ctx
     words = context.command_path.partition(" ")[2] if context is not None else ""
-    place = _Place(context.command if context is not None else None, words, group)
+    place = _Place(context.command if context is not None else None, words, group, all_commands)
     if phrase := _BY_TYPE.get(type(error).__name__):
         return phrase(error, place)
     text = error.format_message()
@@ -134,7 +137,7 @@ def _named(error: Any) -> str:
 
 
 def _has_option(command: Any, option: str) -> bool:
-    return command is not None and any(option in param.opts for param in command.params)
+    return any(option in param.opts for param in command.params)
 
 
 def _owners(option: str, place: _Place) -> str:
@@ -144,11 +147,7 @@ def _owners(option: str, place: _Place) -> str:
     inside = getattr(place.command, "commands", {}) if place.command is not place.group else {}
     owners = [f"{place.words} {name}" for name, other in inside.items() if _has_option(other, option)]
     if not owners:
-        from dagsim.cli.app import ORDER, app
-
-        # not the commands of ``place.group``, which may contain only the command to run (``with_command``)
-        everything: Any = typer.main.get_command(app)
-        owners = [name for name in ORDER if _has_option(everything.commands.get(name), option)]
+        owners = [name for name, command in place.all_commands().items() if _has_option(command, option)]
     if not owners:
         return ""
     shown = ", ".join(f"dagsim {name}" for name in owners[:_MOST_OWNERS])

@@ -19,10 +19,11 @@ from dagsim.cli.options import (
     Wide,
     fraction,
 )
+from dagsim.cli.telling import folders_with_runs
 from dagsim.report.grid import TableFormat
 
 if TYPE_CHECKING:
-    from dagsim.experiment.kept_files import CellRun
+    from dagsim.experiment.cell_run import CellRun
     from dagsim.experiment.store import Store
 
 
@@ -66,9 +67,10 @@ def compare_runs(
     Example: dagsim compare results/RUN_A results/RUN_B --plot comparison.png
     """
     from dagsim.experiment.carry_out import write_comparison
-    from dagsim.experiment.compare import looks_at, paired_lines
+    from dagsim.experiment.compare import paired_lines
+    from dagsim.experiment.precision import looks_at
     from dagsim.experiment.scenario import metric_of, sample_of, workload_label
-    from dagsim.experiment.store import Store, run_folders
+    from dagsim.experiment.store import Store
     from dagsim.metrics.paired import Precision
     from dagsim.metrics.standings import METHOD, standings
     from dagsim.report.comparison import comparison_table
@@ -76,7 +78,7 @@ def compare_runs(
     from dagsim.report.tables import run_notes
     from dagsim.report.terminal import show_grid
 
-    folders = [Store.open(run) for run in run_folders(runs)]
+    folders = [Store.open(run) for run in folders_with_runs(runs)]
     lines, differences, missing = paired_lines(folders)
     for sentence in missing:
         say(f"warning: {sentence}", err=True)
@@ -231,7 +233,7 @@ def _explain_run(
 ) -> None:
     """Explain the wait of a job in a run folder."""
     from dagsim.errors import InputError
-    from dagsim.experiment.compare import explained_waits, obstacle
+    from dagsim.experiment.explained import explained_waits, obstacle
     from dagsim.experiment.store import Store
     from dagsim.metrics.columns import columns
     from dagsim.metrics.why import find_job, is_rejected, wait_reasons
@@ -289,7 +291,7 @@ def _place(folder: Store, policy: str | None, number: int | None) -> int:
     """
     from dagsim.errors import InputError
     from dagsim.experiment.store import is_sweep
-    from dagsim.registry import nearest
+    from dagsim.spelling import nearest
 
     if is_sweep(folder.path):
         raise InputError(

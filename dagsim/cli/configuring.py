@@ -12,8 +12,9 @@ from dagsim.cli.app import say
 from dagsim.cli.options import Experiment, TraceFlags, WindowCount
 
 if TYPE_CHECKING:
-    from dagsim.config.schema import Config, Setting
-    from dagsim.systems.cluster.audit.facts import Audit
+    from dagsim.config.schema import Config
+    from dagsim.config.yaml import Setting
+    from dagsim.systems.cluster.audit.audit import Audit
 
 
 def trust(*files: Path) -> None:
@@ -54,7 +55,8 @@ def configured(
     outside dagsim is imported. This is meant for commands that run nothing.
     """
     from dagsim.config.bundled import find_config
-    from dagsim.config.schema import Setting, load_config
+    from dagsim.config.schema import load_config
+    from dagsim.config.yaml import Setting
 
     path = None if file is None else find_config(file, "the workload: --workload ")
     if own:
@@ -96,7 +98,7 @@ def experiment(
         InputError: The value of an option is wrong, or an option does not apply to the system or
             the workload.
     """
-    from dagsim.config.schema import Setting
+    from dagsim.config.yaml import Setting
 
     settings = [
         *more,
@@ -205,7 +207,7 @@ def trace_at(path: Path, option: str = "--trace") -> list[Setting]:
     """Return the setting that makes the trace ``path`` the workload. ``option`` is the name of the
     option in error messages.
     """
-    from dagsim.config.schema import Setting
+    from dagsim.config.yaml import Setting
 
     return [Setting(f"{option} {path}", "workload", {"kind": "trace", "path": str(path)})]
 
@@ -214,7 +216,7 @@ def given(**options: Any) -> list[Setting]:
     """Return a setting for each option that is not None. The name of each keyword argument is the
     configuration key that the option sets.
     """
-    from dagsim.config.schema import Setting
+    from dagsim.config.yaml import Setting
 
     return [Setting(f"{_option(key)} {value}", key, value) for key, value in options.items() if value is not None]
 

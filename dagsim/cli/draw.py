@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from dagsim.cli.app import app, say
+from dagsim.cli.telling import folders_with_runs
 
 
 class PlotFormat(StrEnum):
@@ -55,7 +56,7 @@ def plot(
     Example: dagsim plot results/20261120T193000Z-eval-sjf-s0-3fa9c1
     """
     from dagsim.errors import InputError
-    from dagsim.experiment.store import Store, run_folders
+    from dagsim.experiment.store import Store
     from dagsim.report.drawing import draw, draw_perfetto
 
     if out is not None and out.suffix in _PICTURES:
@@ -65,7 +66,7 @@ def plot(
             raise InputError("plot: --perfetto takes a single run folder")
         say(draw_perfetto(Store.open(runs[0]), perfetto, number or 0))
         return
-    runs = run_folders(runs)
+    runs = folders_with_runs(runs)
     trainings = [run for run in runs if (run / "progress.csv").exists()]
     if trainings and len(trainings) == len(runs):
         say(_learning(runs, out, format_))

@@ -26,7 +26,7 @@ def config_show(config: ConfigFile = None, set_: Settings = None) -> None:
 
     Example: dagsim config show --set cluster.groups.0.count=4
     """
-    from dagsim.config.schema import dump_config
+    from dagsim.config.dumping import dump_config
 
     say(*dump_config(configured(config, set_, own=False)).rstrip("\n").split("\n"))
 
@@ -44,7 +44,7 @@ def config_check(
     Example: dagsim config check my.yaml
     """
     from dagsim.config.bundled import find_config
-    from dagsim.config.schema import foreign_parts, plain
+    from dagsim.config.dumping import foreign_parts, plain
     from dagsim.config.yaml import read_yaml
     from dagsim.errors import CodeNotAllowed, ConfigError
     from dagsim.experiment.scenario import scenario_of
@@ -174,7 +174,7 @@ def workload_save(
 
     Example: dagsim workload save steady steady.jsonl.gz --seed 3
     """
-    from dagsim.config.schema import plain
+    from dagsim.config.dumping import plain
     from dagsim.systems.cluster.scenario import cluster_scenario_of
     from dagsim.workload.records import write_jobs
 
@@ -189,7 +189,7 @@ def workload_save(
 
 def _known(what: str) -> str:
     if what not in LISTINGS:
-        from dagsim.registry import choices
+        from dagsim.spelling import choices
 
         raise InputError(f"there is no list {what!r}{choices(what, LISTINGS)} (dagsim list --help)")
     return what

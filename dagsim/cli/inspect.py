@@ -79,7 +79,9 @@ def show_trace(
 
     Example: dagsim trace info batch_task.csv.gz
     """
-    from dagsim.config.schema import Setting, load_config, plain
+    from dagsim.config.dumping import plain
+    from dagsim.config.schema import load_config
+    from dagsim.config.yaml import Setting
     from dagsim.experiment.trace_info import trace_info
     from dagsim.report.drawing import draw_trace
     from dagsim.report.tables import hours_tables, info_tables, published_table, trace_notes
@@ -147,7 +149,7 @@ def convert_trace(
     """
     from dagsim.experiment.as_log import is_run, write_run
     from dagsim.report.terminal import counted
-    from dagsim.systems.cluster.audit.facts import Audit
+    from dagsim.systems.cluster.audit.audit import Audit
     from dagsim.traces.convert import convert
 
     to = one_output(to, out)

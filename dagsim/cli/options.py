@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
-from dagsim.registry import choices, scalar
 from dagsim.report.grid import TableFormat
+from dagsim.specs import scalar
+from dagsim.spelling import choices
 
 if TYPE_CHECKING:
-    from dagsim.config.schema import Setting
+    from dagsim.config.yaml import Setting
 
 
 def _experiment(*names: str, **more: Any) -> Any:
@@ -221,7 +222,7 @@ class WindowCount(NamedTuple):
 
     def settings(self) -> list[Setting]:
         """Return the settings that select these windows."""
-        from dagsim.config.schema import Setting
+        from dagsim.config.yaml import Setting
 
         values = {"seeds": self.windows, "workload.window": self.jobs, "workload.windows": self.windows}
         return [Setting(f"--windows {self.windows}x{self.jobs}", key, value) for key, value in values.items()]
@@ -269,7 +270,7 @@ def read_settings(texts: Iterable[str]) -> Iterator[Setting]:
     Raises:
         BadParameter: A value has no key, or there is no such key.
     """
-    from dagsim.config.schema import Setting
+    from dagsim.config.yaml import Setting
 
     for text in texts:
         from dagsim.traces import TraceOptions  # imported only here, because runs without a trace do not need it
@@ -412,7 +413,7 @@ class TraceFlags(NamedTuple):
         Raises:
             BadParameter: The value of a ``--read`` option has no key, or there is no such key.
         """
-        from dagsim.config.schema import Setting
+        from dagsim.config.yaml import Setting
 
         own = {
             "--load": ("options.load", self.load),

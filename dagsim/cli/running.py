@@ -14,9 +14,10 @@ from dagsim.cli.options import EnergySeries, Experiment, Output, TraceFlags
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Config
-    from dagsim.experiment.compare import Precise
-    from dagsim.experiment.kept_files import CellRun
-    from dagsim.experiment.plan import Cell, Plan
+    from dagsim.experiment.cell import Cell
+    from dagsim.experiment.cell_run import CellRun
+    from dagsim.experiment.plan import Plan
+    from dagsim.experiment.precision import Precise
     from dagsim.experiment.store import Store
 
 OptionGroup: TypeAlias = "Experiment | TraceFlags | EnergySeries"
@@ -92,8 +93,8 @@ def run_policies(
     that run are reported.
     """
     from dagsim.experiment.carry_out import check_plan
-    from dagsim.experiment.compare import rule_for, seeds_for
     from dagsim.experiment.plan import Plan
+    from dagsim.experiment.precision import rule_for, seeds_for
     from dagsim.experiment.store import Store
 
     _warn_of_changes(repeats, config, policies)
@@ -160,7 +161,7 @@ def carried(store: Store, plan: Plan, where: str, *, watched: bool, limit: int |
         if plan.grid is not None or plan.config.precision is None or plan.command == "tune":
             runs = carry_out(store, plan, executor, watch, limit, advice.append)
         else:
-            from dagsim.experiment.compare import run_until_precise
+            from dagsim.experiment.precision import run_until_precise
             from dagsim.experiment.scenario import metric_of
 
             runs = {}

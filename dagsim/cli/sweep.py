@@ -19,9 +19,11 @@ from dagsim.cli.telling import audit_of
 from dagsim.text import count_of
 
 if TYPE_CHECKING:
-    from dagsim.experiment.kept_files import CellRun
-    from dagsim.experiment.plan import Cell, Plan, SweepGrid
+    from dagsim.experiment.cell import Cell
+    from dagsim.experiment.cell_run import CellRun
+    from dagsim.experiment.plan import Plan
     from dagsim.experiment.store import Store
+    from dagsim.experiment.sweep_grid import SweepGrid
 
 
 @app.command()
@@ -93,8 +95,8 @@ def sweep(
 def _read(grid: Path, name: str | None) -> tuple[Store | None, SweepGrid]:
     """Read a sweep file or the folder of a sweep, and trust the code named there."""
     from dagsim.errors import InputError
-    from dagsim.experiment.plan import read_grid
     from dagsim.experiment.store import Store
+    from dagsim.experiment.sweep_grid import read_grid
 
     if not grid.is_dir():
         described = read_grid(grid, name)
@@ -112,7 +114,7 @@ def _shown(described: SweepGrid, metric: str | None, reference: str | None, outp
     """Check the options that determine what the table shows."""
     from dagsim.errors import InputError
     from dagsim.experiment.compare import compared_axis
-    from dagsim.registry import choices
+    from dagsim.spelling import choices
 
     metric = metric or described.metrics[0]
     checked("--metric", metric, own=described.metrics)

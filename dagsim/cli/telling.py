@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -15,10 +16,22 @@ from dagsim.cli.options import Output
 from dagsim.cli.running import Kept
 
 if TYPE_CHECKING:
-    from dagsim.experiment.kept_files import CellRun
+    from dagsim.experiment.cell_run import CellRun
     from dagsim.experiment.store import Store
     from dagsim.metrics.intervals import OverTime
     from dagsim.metrics.standings import PolicyResult
+
+
+def folders_with_runs(paths: Sequence[Path]) -> list[Path]:
+    """Return the given run folders. Warn about each path that is left out because it contains no
+    run.
+    """
+    from dagsim.experiment.store import run_folders
+
+    folders, left_out = run_folders(paths)
+    for sentence in left_out:
+        say(f"warning: {sentence}", err=True)
+    return folders
 
 
 def tell(kept: Kept, output: Output) -> None:

@@ -7,16 +7,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from pydantic import TypeAdapter
 
 from dagsim.config import yaml
-from dagsim.errors import ConfigError, UnknownName
+from dagsim.config.dumping import plain
+from dagsim.errors import ConfigError, UnknownName, WorkloadError
 from dagsim.files import is_there
-from dagsim.registry import nearest, nearest_file
+from dagsim.spelling import choices, nearest, nearest_file
 from dagsim.workload.presets import PRESETS, Preset
 from dagsim.workload.sessions import Sessions
+from dagsim.workload.windows import parse_measure
 
 ShippedKind: TypeAlias = Literal["configs", "workloads"]
 
@@ -123,3 +125,24 @@ def _fit(path: Path) -> Preset:
 
 WORKLOADS: Mapping[str, Preset] = _Workloads()
 """Every preset by name (``dagsim list workloads``)."""
+
+
+def spelled_out(workload: Any) -> Any:
+    """Replace the name of a workload with the preset or file that has this name. Apply any keys
+    that were given with the name.
+    """
+    if isinstance(workload, str):
+        workload = {"preset": workload}
+    if isinstance(workload, dict) and isinstance(workload.get("measure"), str):
+        workload = workload | {"measure": parse_measure(workload["measure"])}
+    if not isinstance(workload, dict) or "preset" not in workload:
+        return workload
+    name, changes = str(workload["preset"]), {key: value for key, value in workload.items() if key != "preset"}
+    if name in WORKLOADS:
+        return plain(WORKLOADS[name].workload) | changes
+    path = Path(name) if is_there(name) else shipped("workloads").get(name)
+    if path is not None:
+        return {"kind": "trace", "path": str(path)} | changes
+    if "." in name or "/" in name:  # it looks like a file name
+        raise WorkloadError(f"{name}: no such file{nearest_file(Path(name))} (or a name from dagsim list workloads)")
+    raise WorkloadError(f"no workload {name!r}{choices(name, WORKLOADS)} (dagsim list workloads)")

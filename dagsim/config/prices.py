@@ -8,7 +8,8 @@ from typing import Annotated, TypeAlias
 
 from pydantic import Field, ValidationError
 
-from dagsim.config.yaml import explain, read_yaml
+from dagsim.config.faults import explain
+from dagsim.config.yaml import read_yaml
 from dagsim.errors import ConfigError
 from dagsim.model.gpu import canonical
 from dagsim.sections import Section

@@ -1,5 +1,5 @@
-"""The configuration of an experiment. This module converts YAML and ``--set`` options to frozen
-objects, and reports all faults together.
+"""The configuration of an experiment: its keys, and how to load it from YAML and ``--set`` options.
+All faults are reported together.
 
 The sections for lower layers (runtime, network, estimates and others) are dataclasses in those
 layers, and ``kind`` selects among them. Every key has a default, so every command runs without a
@@ -9,61 +9,34 @@ file.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
-from copy import deepcopy
-from dataclasses import fields, is_dataclass
 from functools import cache
-from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic import model_validator as after_all
 
 from dagsim import services
 from dagsim.config import yaml
-from dagsim.config.bundled import WORKLOADS, shipped
-from dagsim.config.yaml import Setting as Setting
-from dagsim.config.yaml import explain
-from dagsim.errors import CodeNotAllowed, ConfigError, DagsimError, WorkloadError
-from dagsim.files import is_there
+from dagsim.config.bundled import spelled_out
+from dagsim.config.dumping import plain
+from dagsim.config.faults import explain
+from dagsim.config.json_schema import schema_of
+from dagsim.config.layers import is_visible, layered, ordered_settings
+from dagsim.config.yaml import Setting
+from dagsim.errors import CodeNotAllowed, ConfigError
 from dagsim.metrics.own import value_name
 from dagsim.metrics.summary import glossary
 from dagsim.model import Cluster
-from dagsim.registry import choices, nearest, nearest_file
-from dagsim.sections import Foreign, Later, Registered, field_texts, kind_of
-from dagsim.systems import DEFAULT_SYSTEM, SYSTEMS, system_named
+from dagsim.sections import Foreign, Later, Registered, kind_of, unset_keys
+from dagsim.spelling import nearest
+from dagsim.systems import DEFAULT_SYSTEM, SYSTEMS
 from dagsim.systems.default import DefaultSystem, TopKeys
 from dagsim.systems.seam import Scenario, System
-from dagsim.workload.windows import parse_measure
 
 _WRITTEN_AFTER = {"policy": "failures", "prices": "queues"}
 """Keys that every system has, and the top-level key of the default system after which each of them
 is written."""
-
-
-_PRESET = "workload.preset"
-
-
-def _spelled_out(workload: Any) -> Any:
-    """Replace the name of a workload with the preset or file that has this name. Apply any keys
-    that were given with the name.
-    """
-    if isinstance(workload, str):
-        workload = {"preset": workload}
-    if isinstance(workload, dict) and isinstance(workload.get("measure"), str):
-        workload = workload | {"measure": parse_measure(workload["measure"])}
-    if not isinstance(workload, dict) or "preset" not in workload:
-        return workload
-    name, changes = str(workload["preset"]), {key: value for key, value in workload.items() if key != "preset"}
-    if name in WORKLOADS:
-        return plain(WORKLOADS[name].workload) | changes
-    path = Path(name) if is_there(name) else shipped("workloads").get(name)
-    if path is not None:
-        return {"kind": "trace", "path": str(path)} | changes
-    if "." in name or "/" in name:  # it looks like a file name
-        raise WorkloadError(f"{name}: no such file{nearest_file(Path(name))} (or a name from dagsim list workloads)")
-    raise WorkloadError(f"no workload {name!r}{choices(name, WORKLOADS)} (dagsim list workloads)")
 
 
 class Config(TopKeys):
@@ -105,7 +78,7 @@ class Config(TopKeys):
     @field_validator("workload", mode="before")
     @classmethod
     def _spelled_out(cls, workload: Any) -> Any:
-        return _spelled_out(workload)
+        return spelled_out(workload)
 
     @field_validator("system")
     @classmethod
@@ -186,6 +159,13 @@ class Config(TopKeys):
             yaml.Document({name: getattr(self, name) for name in self.model_fields_set} | dict(parts), source)
         )
 
+    def written_keys(self) -> list[str]:
+        """Return the keys that are written to a file, in order. For a system that does not use
+        them, the top-level keys of the GPU cluster are left out.
+        """
+        left_out = (*unset_keys(self), *(() if self.whole_system.has_top_keys else _top_keys()))
+        return [name for name in _all_keys() if name not in left_out]
+
     def training(self) -> Any:
         """Return the section ``train`` or, if there is none, the system's defaults for it.
 
@@ -242,7 +222,7 @@ def _top_keys() -> tuple[str, ...]:
 
 
 @cache
-def _written_keys() -> tuple[str, ...]:
+def _all_keys() -> tuple[str, ...]:
     """Return all keys in the order in which a configuration is written."""
     keys = ["system", *TopKeys.model_fields]
     for key, before in _WRITTEN_AFTER.items():
@@ -288,12 +268,10 @@ def _is_foreign(value: Any) -> bool:
 
 def config_in(document: yaml.Document, settings: Iterable[str | Setting] = (), *, own: bool = True) -> Config:
     """Build the configuration that ``document`` describes, as ``load_config`` does."""
-    applied = [setting if isinstance(setting, Setting) else Setting.parse(setting) for setting in settings]
-    # A preset must be set first, because all other settings for the workload change it.
-    applied.sort(key=lambda setting: setting.key != _PRESET)
+    applied = ordered_settings(settings)
     config = _with_settings(document, applied, own)
     for setting in applied:
-        if setting.key != _PRESET and not _agrees(_part_at(config, setting.key), setting.value):
+        if not is_visible(setting, config):
             others = [other for other in applied if other.key != setting.key]
             if _without_effect(document, others, own, config):
                 raise ConfigError(f"{setting.source}: has no effect: the configuration is the same without it")
@@ -307,124 +285,13 @@ def _without_effect(document: yaml.Document, others: list[Setting], own: bool, c
         return False
 
 
-def _with_settings(document: yaml.Document, settings: Iterable[Setting], own: bool) -> Config:
-    document = deepcopy(document)
-    for source, key, value in settings:
-        if key == _PRESET and isinstance(document.value, dict):
-            match document.value.get("workload"):
-                case {"preset": _}:
-                    # Keep the keys that changed the old preset, so that they change the new one as
-                    # well.
-                    pass
-                case _:
-                    document.value["workload"] = {}
-        document.put(key, value, source, _defaults(document, key, own))
-    return _validate(document, own=own)
-
-
-def _part_at(config: Any, key: str) -> Any:
-    """Return the part of a configuration at ``a.b.0.c``, or ``...`` if there is no such part."""
-    for word in key.split("."):
-        match config:
-            case Mapping():
-                config = config.get(word, ...)
-            case tuple() if word.isdigit() and int(word) < len(config):
-                config = config[int(word)]
-            case _:
-                config = getattr(config, word, ...)
-    return config
-
-
-def _agrees(part: Any, value: Any) -> bool:
-    """Return True if ``part`` of a configuration already has the ``value`` that a setting gives it."""
-    match value:
-        case dict():
-            return all(_agrees(_part_at(part, key), below) for key, below in value.items())
-        case list():
-            return isinstance(part, tuple) and len(part) == len(value) and all(map(_agrees, part, value))
-        case str() if not isinstance(part, str | int | float | None) and part is not ...:
-            return True  # one text can stand for several values, such as "1000:-1000" or the name of a workload
-    return bool(part == value)
-
-
-def dump_config(config: Config) -> str:
-    """Return the whole configuration as YAML. ``load_config`` reads an equal configuration from
-    this text, and equal configurations give equal texts.
-    """
-    # Validate the configuration again. This turns a default that is written as 20 in the code into
-    # 20.0, which is what a 20 in a file becomes.
-    return yaml.dump(plain(Config.model_validate(plain(config), context={"own": not foreign_parts(config)})))
-
-
-def foreign_parts(value: Any) -> list[str]:
-    """Return the names of code outside dagsim in a configuration that was loaded with
-    ``own=False``.
-    """
-    match value:
-        case Foreign():
-            return [value.kind]
-        case BaseModel():
-            parts: Iterable[Any] = [getattr(value, name) for name in type(value).model_fields]
-        case tuple():
-            parts = value
-        case _ if is_dataclass(value):
-            parts = [getattr(value, field.name) for field in fields(value)]
-        case _:
-            parts = ()
-    return [name for part in parts for name in foreign_parts(part)]
-
-
-def config_hash(config: Config) -> str:
-    """Return the SHA-256 of ``dump_config``'s text as hex digits. It does not depend on comments
-    and formatting in the file.
-    """
-    return sha256(dump_config(config).encode()).hexdigest()
+def _with_settings(document: yaml.Document, settings: list[Setting], own: bool) -> Config:
+    return _validate(layered(document, settings, _default_values(), own=own), own=own)
 
 
 @cache
-def json_schema(*, described: bool = False) -> dict[str, Any]:
-    """Return the JSON Schema of the configuration for use in editors (``# yaml-language-server:
-    $schema=...``). If ``described`` is True, the keys of dataclasses also have descriptions, which
-    are read from the source code.
-    """
-    schema: dict[str, Any] = _any_of(Config.model_json_schema(schema_generator=_described(dataclasses=described)))
-    for kind in ("Synthetic", "Sessions"):
-        schema["$defs"][kind]["properties"]["preset"] = {
-            "enum": list(WORKLOADS),
-            "description": "The preset that the other keys change (``dagsim list workloads``).",
-        }
-    schema["$defs"]["Sessions"]["required"].remove("kinds")  # optional, because a preset provides them
-    schema["properties"]["workload"]["anyOf"].append({"type": "string"})
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
-
-
-def _described(*, dataclasses: bool) -> Any:
-    """Return a generator for JSON Schemas that describes the keys of sections with the strings
-    below their fields. With ``dataclasses``, it also describes the fields of dataclasses.
-    """
-    from pydantic.json_schema import GenerateJsonSchema
-
-    class Described(GenerateJsonSchema):
-        def model_schema(self, schema: Any) -> dict[str, Any]:
-            described = super().model_schema(schema)
-            for name, text in field_texts(schema["cls"]).items():
-                if name in described.get("properties", {}):
-                    described["properties"][name].setdefault("description", text)
-            return described
-
-        def dataclass_schema(self, schema: Any) -> dict[str, Any]:
-            described = super().dataclass_schema(schema)
-            if not dataclasses:
-                return described
-            keys = described.get("properties", {})
-            for name, text in field_texts(schema["cls"]).items():
-                if name in keys:
-                    keys[name].setdefault("description", text)
-            if "const" in (kind := keys.get("kind", {})):
-                kind.setdefault("description", f"Set this to ``{kind['const']}`` to use the settings in this section.")
-            return described
-
-    return Described
+def _default_values() -> dict[str, Any]:
+    return plain(Config())  # type: ignore[no-any-return]
 
 
 def _validate(document: yaml.Document, *, own: bool = False) -> Config:
@@ -439,85 +306,10 @@ def _validate(document: yaml.Document, *, own: bool = False) -> Config:
         raise ConfigError(*explain(error, document, json_schema())) from None
 
 
-def _defaults(document: yaml.Document, key: str, own: bool) -> Any:
-    """Return the defaults that are needed to set a value at ``key`` if ``document`` leaves out
-    parts of the path.
-
-    In ``document``, a workload given by name is replaced with a mapping that contains the name.
+@cache
+def json_schema(*, described: bool = False) -> dict[str, Any]:
+    """Return the JSON Schema of the configuration for use in editors (``# yaml-language-server:
+    $schema=...``). If ``described`` is True, the keys of dataclasses also have descriptions, which
+    are read from the source code.
     """
-    defaults = plain(Config())
-    if key == _PRESET:
-        del defaults["workload"]  # the preset provides all keys that the document leaves out
-    if key.strip().startswith("train."):
-        system = document.value.get("system") if isinstance(document.value, dict) else None
-        kind = system.get("kind", DEFAULT_SYSTEM) if isinstance(system, dict) else system
-        defaults["train"] = plain(services.training_defaults(_system_at(kind, own)))
-    if isinstance(document.value, dict):
-        if isinstance(document.value.get("workload"), str):
-            document.value["workload"] = {"preset": document.value["workload"]}
-        match document.value.get("workload"):
-            case {"preset": str(name)} if name in WORKLOADS:
-                defaults["workload"] = plain(WORKLOADS[name].workload)
-    return defaults
-
-
-def _system_at(kind: Any, own: bool) -> type[System]:
-    """Return the class named by ``system.kind``, or the default system if validation will reject
-    this name.
-    """
-    if isinstance(kind, str) and (kind in SYSTEMS or (own and SYSTEMS.is_own(kind))):
-        with suppress(DagsimError):
-            system = system_named(kind)
-            return system if isinstance(system, type) and issubclass(system, System) else DefaultSystem
-    return DefaultSystem
-
-
-def _left_out(config: Config) -> tuple[str, ...]:
-    """Return the keys that ``plain`` omits: rare keys without a value and, for a system that does
-    not use them, the top-level keys of the GPU cluster.
-    """
-    return (*_unset(config), *(() if config.whole_system.has_top_keys else _top_keys()))
-
-
-def plain(value: Any) -> Any:
-    """Convert models, dataclasses and tuples to values for YAML. For readability, the key ``kind``
-    comes first.
-    """
-    match value:
-        case BaseModel():
-            whole = isinstance(value, Config)
-            left_out = _left_out(value) if isinstance(value, Config) else _unset(value)
-            keys = _written_keys() if whole else type(value).model_fields
-            return {name: plain(getattr(value, name)) for name in keys if name not in left_out}
-        case Mapping():
-            return {str(key): plain(part) for key, part in value.items()}
-        case tuple() | list():
-            return [plain(part) for part in value]
-        case Foreign():
-            return plain(value.settings)
-        case _ if is_dataclass(value):
-            names = [field.name for field in fields(value) if field.init]
-            own = kind_of(value)
-            first = {} if own is None else {"kind": own}
-            omitted = {*first, *_unset(value)}
-            shown = [name for name in sorted(names, key="kind".__ne__) if name not in omitted]
-            return first | {name: plain(getattr(value, name)) for name in shown}
-    return value
-
-
-def _unset(value: Any) -> tuple[str, ...]:
-    """Return the rare keys of a part that ``plain`` omits, because they have no value."""
-    return tuple([name for name in getattr(value, "rare_keys", ()) if not getattr(value, name)])
-
-
-def _any_of(schema: Any) -> Any:
-    """Replace ``oneOf`` with ``anyOf`` in a schema, because several branches may match if ``kind``
-    is left out. Remove private fields, which no configuration can set.
-    """
-    match schema:
-        case dict():
-            public = {key: part for key, part in schema.items() if not key.startswith("_")}
-            return {"anyOf" if key == "oneOf" else key: _any_of(part) for key, part in public.items()}
-        case list():
-            return [_any_of(part) for part in schema]
-    return schema
+    return schema_of(Config, described=described)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dagsim.config.bundled import WORKLOADS, find_config
-from dagsim.config.schema import Config, Setting, load_config
-from dagsim.config.yaml import as_listed
+from dagsim.config.schema import Config, load_config
+from dagsim.config.yaml import Setting, as_listed
 from dagsim.errors import ConfigError, RunFolderError, UnknownName
 from dagsim.experiment.compare import paired_lines
 from dagsim.experiment.scenario import metric_of, on_its_cluster, sample_of
@@ -19,9 +19,9 @@ from dagsim.metrics import summarize
 from dagsim.metrics.standings import PolicyResult, standings
 from dagsim.model import Cluster, Job
 from dagsim.model.arithmetic import check_whole
-from dagsim.registry import check_arguments, nearest
+from dagsim.spelling import check_arguments, nearest
 from dagsim.systems.cluster import ClusterPolicy
-from dagsim.systems.cluster.models import Models
+from dagsim.systems.cluster.models import check_models
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime, Throughput
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import drive
@@ -65,11 +65,10 @@ def simulate(
     jobs = _workload(workload)
     model: Runtime = runtime if runtime is not None else Throughput() if isinstance(jobs, Synthetic) else Recorded()
     observers = models.pop("observers", ())
+    if not isinstance(observers, Collection) or not all(map(callable, observers)):
+        raise ConfigError(f"simulate: observers must be a list of functions, got {observers!r}")
     check_arguments("simulate", models, *[part.name for part in fields(ClusterScenario) if part.init])
-    named = {"runtime": runtime, **models}
-    for name in [part.name for part in fields(Models) if part.name != "admission"]:
-        if isinstance(value := named.get(name), str | int | float | Mapping):
-            raise ConfigError(f"simulate: {name} must be a model object, not a name or a value; got {value!r}")
+    check_models("simulate", {"runtime": model, **models})
     scenario = ClusterScenario(machines, jobs, runtime=model, **models)
     if isinstance(policy, str):
         kernel = scenario.engaged(policy, seed, observers=observers).kernel
@@ -85,25 +84,32 @@ def simulate(
 def _workload(
     workload: str | Path | Synthetic | Sessions | Iterable[Job],
 ) -> Synthetic | Sessions | TraceFile | Iterable[Job]:
-    if isinstance(workload, str) and workload in WORKLOADS:
-        return WORKLOADS[workload].workload
     if isinstance(workload, str | Path):
-        if not Path(workload).exists():
-            raise UnknownName(
-                f"unknown workload {str(workload)!r} (neither a preset nor a file)"
-                f"{nearest(str(workload), WORKLOADS, 'dagsim list workloads lists the presets')}"
-            )
-        from dagsim.traces.trace_file import TraceFile
-
-        return TraceFile(str(workload))
+        return _named_workload(str(workload))
     if isinstance(workload, Iterator):
         workload = list(workload)
-    strange: list[Any] = [workload] if not isinstance(workload, Iterable) and not hasattr(workload, "jobs") else []
+    strange: list[Any] = []
     if isinstance(workload, Iterable):
-        strange = [one for one in workload if not isinstance(one, Job)][:1]
+        strange = [one for one in workload if not isinstance(one, Job)]
+    elif isinstance(workload, type) or not hasattr(workload, "jobs"):
+        strange = [workload]
     if strange:
-        raise UnknownName(f"workload must be a name, a file, a Synthetic or jobs in a list, got {strange[0]!r}")
+        hint = f"; make one: {strange[0].__name__}()" if isinstance(strange[0], type) else ""
+        raise UnknownName(f"workload must be a name, a file, a Synthetic or jobs in a list, got {strange[0]!r}{hint}")
     return workload
+
+
+def _named_workload(name: str) -> Synthetic | Sessions | TraceFile:
+    if name in WORKLOADS:
+        return WORKLOADS[name].workload
+    if not name or not Path(name).exists():
+        raise UnknownName(
+            f"unknown workload {name!r} (neither a preset nor a file)"
+            f"{nearest(name, WORKLOADS, 'dagsim list workloads lists the presets')}"
+        )
+    from dagsim.traces.trace_file import TraceFile
+
+    return TraceFile(name)
 
 
 def replay(
@@ -168,6 +174,10 @@ def config_on_trace(
     *,
     invented: bool = True,
 ) -> Config:
+    if not isinstance(cluster, str | Path | None):
+        raise ConfigError(
+            f"cluster must be trace, sized, a configuration file or the name of a configuration, got {cluster!r}"
+        )
     base = None if config is None else find_config(str(config))
     facts = {"workload": {"kind": "trace", "path": str(trace)}, "policy": policy, "seed": seed}
     first = [Setting(key, key, value) for key, value in facts.items() if value is not None]

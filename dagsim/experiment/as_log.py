@@ -12,7 +12,7 @@ from dagsim.errors import InputError, UnknownName
 from dagsim.experiment.store import Store
 from dagsim.family import refuse_missing
 from dagsim.model import Cluster, Job, Kind, TaskGraph
-from dagsim.registry import nearest
+from dagsim.spelling import nearest
 from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
 from dagsim.text import count_of
 from dagsim.traces.export import Written, export, formats

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dagsim.errors import SimulationError
+from dagsim.experiment.cell import Cell
+from dagsim.experiment.cell_run import CLOCKED, CellRun
 from dagsim.experiment.executors import CellExecutor, CellWork, Wanted
-from dagsim.experiment.kept_files import CLOCKED, CellRun
-from dagsim.experiment.plan import Cell, Plan
+from dagsim.experiment.plan import Plan
 from dagsim.experiment.scenario import metric_of, sample_of
 from dagsim.experiment.simulate import check
 from dagsim.experiment.store import Store
@@ -103,7 +104,7 @@ def carry_out(
             "log" if plan.grid is None else plan.grid.keep,
             raises=plan.grid is None and len(plan.policies) == 1,
             named=plan.grid is not None,
-            aside=str(store.aside),
+            aside=str(store.aside.path),
         )
         with Stops() as stops:
             runs = executor.run(work, cells, None if watch is None else report, wanted)
@@ -133,7 +134,7 @@ def _ending_recorded(store: Store, plan: Plan) -> Iterator[None]:
         raise
     except Exception as error:
         if (log := getattr(error, "log", None)) is not None:
-            store.set_aside(log)
+            store.aside.keep(log)
         store.finish("failed", f"{type(error).__name__}: {error}", plan)
         raise
 

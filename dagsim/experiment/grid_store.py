@@ -12,12 +12,9 @@ from typing import Any
 
 from dagsim.config import yaml
 from dagsim.errors import RunFolderError
-from dagsim.experiment.contents import RUNS, TIMING
-from dagsim.experiment.kept_files import (
-    CLOCKED,
-    TABLES,
-    CellRun,
-    cells_table,
+from dagsim.experiment.cell import Cell
+from dagsim.experiment.cell_run import CLOCKED, RUNS, TABLES, TIMING, CellRun, cells_table
+from dagsim.experiment.folder_files import (
     json_line,
     read_json_file,
     read_lines,
@@ -26,9 +23,10 @@ from dagsim.experiment.kept_files import (
     whole_lines,
     write_whole,
 )
-from dagsim.experiment.plan import Cell, Plan, SweepGrid, read_grid
+from dagsim.experiment.plan import Plan
 from dagsim.experiment.provenance import manifest
 from dagsim.experiment.store import GRID, LONGEST_NAME, Store
+from dagsim.experiment.sweep_grid import SweepGrid, read_grid
 from dagsim.files import append, parsed_json, replaced
 
 _CELLS, _PROGRESS = "cells", "progress.jsonl"
@@ -133,7 +131,7 @@ class GridStore(Store):
             write_whole(self.path / _CELLS / f"{cell.id}.json", json.dumps(line) + "\n", durable=True)
             times = {"wall_s": round(run.timing["wall_s"], 6), CLOCKED: run.timing[CLOCKED]}
             self._tell("done", id=cell.id, label=cell.label, seed=cell.seed, **times)
-            self._drop_aside(cell)
+            self.aside.drop(cell.id)
         except OSError as error:
             raise unwritable(self.path, error) from None
 

@@ -14,9 +14,10 @@ from typing import Any
 from dagsim import services
 from dagsim.config.schema import Config
 from dagsim.errors import ConfigError, SimulationError, one_line
-from dagsim.experiment.executors import CellWork, OnProgress, Wanted
-from dagsim.experiment.kept_files import CellRun
-from dagsim.experiment.plan import Cell
+from dagsim.experiment.cell import Cell
+from dagsim.experiment.cell_run import CellRun
+from dagsim.experiment.executors import CellWork, Wanted
+from dagsim.experiment.process_pool import OnProgress
 from dagsim.experiment.provenance import code_digest
 
 TRIES = 10

@@ -12,11 +12,12 @@ from shutil import which
 from typing import Any
 
 from dagsim.errors import ConfigError, DagsimError, SimulationError, one_line
-from dagsim.experiment.executors import CellWork, OnProgress, Wanted, portable
-from dagsim.experiment.kept_files import CellRun
-from dagsim.experiment.plan import Cell
+from dagsim.experiment.cell import Cell
+from dagsim.experiment.cell_run import CellRun
+from dagsim.experiment.executors import CellWork, Wanted
+from dagsim.experiment.process_pool import OnProgress, portable
 from dagsim.experiment.provenance import code_digest
-from dagsim.registry import nearest
+from dagsim.spelling import nearest
 
 _TRIES = 3
 """How many times a lost job is submitted again."""

@@ -22,13 +22,15 @@ from typing import Any
 
 import dagsim
 from dagsim import services
-from dagsim.config.schema import Config, config_hash, plain
+from dagsim.config.dumping import config_hash, plain
+from dagsim.config.schema import Config
 from dagsim.errors import ConfigError, PluginError
 from dagsim.experiment.scenario import scenario_of
 from dagsim.family import families
 from dagsim.files import file_hash
 from dagsim.own_code import is_own, own_names, source_file
-from dagsim.registry import Spec, nearest_file
+from dagsim.specs import Spec
+from dagsim.spelling import nearest_file
 from dagsim.systems.policy_spec import PolicyKind, PolicySpec, named_files
 from dagsim.systems.seam import Scenario
 

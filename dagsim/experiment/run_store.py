@@ -12,11 +12,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dagsim.config.schema import Config, config_hash
+from dagsim.config.dumping import config_hash
+from dagsim.config.schema import Config
 from dagsim.errors import RunFolderError
-from dagsim.experiment.contents import FAILURES, RUNS, TIMING
-from dagsim.experiment.kept_files import TABLES, CellRun, json_line, read_lines, run_of, slug, unwritable, whole_lines
-from dagsim.experiment.plan import Cell, Plan
+from dagsim.experiment.cell import Cell
+from dagsim.experiment.cell_run import FAILURES, RUNS, TABLES, TIMING, CellRun, run_of
+from dagsim.experiment.folder_files import json_line, read_lines, slug, unwritable, whole_lines
+from dagsim.experiment.plan import Plan
 from dagsim.experiment.provenance import manifest
 from dagsim.experiment.scenario import experiment_seeds
 from dagsim.experiment.simulate import Outcome
@@ -120,9 +122,9 @@ class RunStore(Store):
         try:
             self.add(run)
         except BaseException:
-            self.set_aside(replace(run, id=cell.id))
+            self.aside.keep(replace(run, id=cell.id))
             raise
-        self._drop_aside(cell)
+        self.aside.drop(cell.id)
 
     def add(self, run: CellRun | Outcome) -> None:
         """Append a finished run to the tables and save its schedule, atomically.

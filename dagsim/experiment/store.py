@@ -50,35 +50,51 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from shutil import rmtree
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
 
-from dagsim.config.schema import Config, dump_config, load_config
-from dagsim.errors import ConfigError, InputError, RunFolderError
-from dagsim.experiment.contents import FAILURES, Contents, RunState
-from dagsim.experiment.kept_files import (
-    FACTS_OF_LOG,
+from dagsim.config.dumping import dump_config
+from dagsim.config.schema import Config, load_config
+from dagsim.errors import CodeNotAllowed, ConfigError, InputError, RunFolderError
+from dagsim.experiment.aside import LogsAside
+from dagsim.experiment.cell import Cell
+from dagsim.experiment.cell_run import (
+    FAILURES,
+    TIMING,
     CellRun,
-    check_shape,
     engine_of,
+    listed_failures,
+    listed_runs,
+    summary_of,
+)
+from dagsim.experiment.folder_files import (
+    check_shape,
     json_text,
     overwrite,
     read_json_file,
+    read_lines,
     rename_free,
-    summary_of,
     unwritable,
     write_whole,
 )
-from dagsim.experiment.plan import Cell, Plan
+from dagsim.experiment.plan import Plan
 from dagsim.experiment.provenance import KINDS, SCHEMA, changes
+from dagsim.experiment.scenario import scenario_of, workload_label
+from dagsim.experiment.schedule_files import read_schedule
 from dagsim.family import Entry, family_entries
-from dagsim.files import Lock, file_hash, replaced
+from dagsim.files import Lock, file_hash
 from dagsim.metrics.standings import PolicyResult
+from dagsim.model import Cluster
+from dagsim.model.log import Schedule
 from dagsim.own_code import allowed
-from dagsim.registry import nearest_file
+from dagsim.sections import Foreign
+from dagsim.spelling import nearest_file
+from dagsim.systems.seam import EngineUse
 from dagsim.text import count_of
 
 if TYPE_CHECKING:
     from dagsim.experiment.grid_store import GridStore
+
+RunState: TypeAlias = Literal["running", "done", "failed", "interrupted"]
 
 LONGEST_NAME = 80
 _FILES = {"file": str, "sha256": str}
@@ -122,19 +138,36 @@ def _recorded_code(facts: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(fact.get("sha256")) for name, fact in code.items() if isinstance(fact, dict)}
 
 
-def run_folders(paths: Sequence[Path]) -> list[Path]:
-    """Return the paths, leaving out files that dagsim stores beside run folders. A shell includes
-    them in ``results/*``.
+def run_folders(paths: Sequence[Path]) -> tuple[list[Path], list[str]]:
+    """Return the paths without those that contain no run, which a shell includes in ``results/*``,
+    and a sentence for each path that is left out. There is no sentence for files that dagsim itself
+    stores beside run folders. If no path contains a run, all others are kept.
     """
-    kept = [path for path in paths if path.name not in _BESIDE or (path / "manifest.json").exists()]
-    return kept or list(paths)
+    others = [path for path in paths if path.name not in _BESIDE or _is_run(path)]
+    kept = [path for path in others if _is_run(path) or not path.exists()]
+    if not kept:
+        return others or list(paths), []
+    return kept, [f"{_why_no_run(path)}; it is left out" for path in others if path not in kept]
+
+
+def _is_run(path: Path) -> bool:
+    return (path / "manifest.json").exists()
+
+
+def _why_no_run(path: Path) -> str:
+    """Return the reason why an existing path is not a run folder."""
+    if path.is_file():
+        return f"{path}: a file, not a run folder"
+    inside = sorted(path.glob("*/manifest.json"))
+    hint = f"; it contains {count_of(len(inside), 'run folder')}, such as {inside[-1].parent}" if inside else ""
+    return f"{path}: not a run folder, because it has no manifest.json{hint}"
 
 
 _BESIDE = ("seeds.yaml", "references")
 """The ledger of report seeds, and the searches of training runs for the best heuristic."""
 
 
-class Store(Contents, ABC):
+class Store(ABC):
     """One run folder: a ``RunStore``, or a ``GridStore`` for the cells of a grid. To create a
     folder, use ``begin`` or ``RunStore.create``. To read one, use ``open`` or ``read``.
     """
@@ -143,7 +176,7 @@ class Store(Contents, ABC):
     """The subfolder for finished cells."""
 
     def __init__(self, path: Path, config: Config, manifest: dict[str, Any]) -> None:
-        super().__init__(path, config, manifest)
+        self.path, self.config, self.manifest = path, config, manifest
         self.ranked: Sequence[PolicyResult] = ()
         """The comparison of several policies after ``carry_out``, as in ``comparison.csv``."""
         self._lock = Lock(path / "lock")
@@ -237,16 +270,11 @@ class Store(Contents, ABC):
         Raises:
             RunFolderError: As in ``open``.
         """
-        if path.is_file():
-            raise RunFolderError(
-                f"{path}: a file, not a run folder; give a folder that a command such as dagsim eval wrote to results/"
-            )
-        if not path.is_dir():
+        if not (path.is_file() or path.is_dir()):
             raise RunFolderError(f"{path}: no such run folder{nearest_file(path)}")
-        if not (path / "manifest.json").exists():
-            inside = sorted(path.glob("*/manifest.json"))
-            hint = f"; it contains {count_of(len(inside), 'run folder')}, such as {inside[-1].parent}" if inside else ""
-            raise RunFolderError(f"{path}: not a run folder, because it has no manifest.json{hint}")
+        if not _is_run(path):
+            hint = "; give a folder that a command such as dagsim eval wrote to results/" if path.is_file() else ""
+            raise RunFolderError(f"{_why_no_run(path)}{hint}")
         facts = read_json_file(path / "manifest.json")
         if not isinstance(facts, dict) or facts.get("schema") != SCHEMA:
             raise RunFolderError(
@@ -269,6 +297,115 @@ class Store(Contents, ABC):
                 f"{path}: the configuration of the run cannot be read: {'; '.join(error.args)}"
             ) from None
         return _kind(is_sweep(path))(path, config, facts)
+
+    # What the folder contains
+
+    @property
+    def name(self) -> str | None:
+        """The name that the user gave to the folder, or None."""
+        return self.manifest.get("name")
+
+    @property
+    def label(self) -> str:
+        """The name that the user gave to the folder, if any, and the workload."""
+        workload = workload_label(self.config)
+        return workload if self.name is None else f"{self.name}: {workload}"
+
+    @property
+    def state(self) -> RunState:
+        """The state of the run according to ``status.json``."""
+        status = read_json_file(self.path / "status.json")
+        if not isinstance(status, dict) or status.get("state") not in get_args(RunState):
+            raise RunFolderError(
+                f"{self.path / 'status.json'}: the state must be one of {', '.join(get_args(RunState))}"
+            )
+        state: RunState = status["state"]
+        return state
+
+    def lines(self) -> list[CellRun]:
+        """Return the finished runs, in order, ignoring an incomplete last line.
+
+        Raises:
+            RunFolderError: A file cannot be read.
+        """
+        return listed_runs(self.path)
+
+    def line(self, number: int) -> CellRun:
+        """Return the finished run with this number, counted from 0.
+
+        Raises:
+            InputError: The folder has no finished run with that number.
+        """
+        lines = self.lines()
+        if number >= len(lines):
+            raise InputError(f"{self.path}: there is no run {number}; finished runs: {len(lines)}, counted from 0")
+        return lines[number]
+
+    def spec_of(self, name: str) -> str:
+        """Return the policy that the user called ``name``. If there is none, ``name`` is itself a
+        policy, and is returned unchanged.
+        """
+        return str((self.manifest.get("named") or {}).get(name, name))
+
+    def failures(self) -> list[CellRun]:
+        """Return a record of each policy that failed, with its error.
+
+        Raises:
+            RunFolderError: The file cannot be read.
+        """
+        return listed_failures(self.path)
+
+    def whole(self) -> list[CellRun]:
+        """Return the finished runs of all policies that did not fail. These runs can be compared.
+
+        Raises:
+            RunFolderError: A file cannot be read.
+        """
+        failed = {failure.policy for failure in self.failures()}
+        return [run for run in self.lines() if run.policy not in failed]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the state, the summary and the runs as plain values for JSON."""
+        lines, failures = self.lines(), self.failures()
+        failed = [{"policy": run.policy, "seed": run.seed, "error": run.error} for run in failures]
+        return {
+            "run": str(self.path),
+            "state": self.state,
+            "summary": summary_of(lines),
+            **({"failures": failed} if failed else {}),
+            "runs": [run.line for run in lines],
+        }
+
+    def engines(self) -> dict[str, EngineUse]:
+        """Return the engine of each policy's first run. The result is empty for systems that have
+        only one engine.
+        """
+        used: dict[str, EngineUse] = {}
+        for line in read_lines(self.path / TIMING):
+            if "engine" in line:
+                used.setdefault(line["policy"], EngineUse(**line["engine"]))
+        return used
+
+    def schedule(self, number: int) -> Schedule:
+        """Return the schedule of the finished run with this number.
+
+        Raises:
+            RunFolderError: The schedule is missing or damaged.
+        """
+        return read_schedule(self.path / "schedules" / f"{number:03d}", self.cluster())
+
+    def cluster(self) -> Cluster:
+        """Return the machines of the experiment.
+
+        Raises:
+            CodeNotAllowed: The system's class is outside dagsim and was not imported.
+        """
+        if isinstance(self.config.system, Foreign):
+            raise CodeNotAllowed(
+                f"{self.path}: the system {self.config.kind!r} is code outside dagsim, which was not "
+                "imported; give --allow-code to import it (docs/security.md)"
+            )
+        return scenario_of(self.config).cluster
 
     # The plan and the state of the folder
 
@@ -381,7 +518,7 @@ class Store(Contents, ABC):
         try:
             count = self._count_done()
             again = self._command_on()
-            logs = len(list(self.aside.glob(f"*{FACTS_OF_LOG}")))
+            logs = len(self.aside)
         except (OSError, ValueError, InputError, RunFolderError) as error:
             return f"{self.path}: its contents cannot be read: {error}"
         aside = f" and the logs of {logs} more" if logs else ""
@@ -483,7 +620,7 @@ class Store(Contents, ABC):
         Raises:
             RunFolderError: The record cannot be written.
         """
-        self.set_aside(replace(run, id=cell.id))
+        self.aside.keep(replace(run, id=cell.id))
         try:
             self._note_failure(cell, run)
         except OSError as error:
@@ -532,31 +669,9 @@ class Store(Contents, ABC):
         """
 
     @property
-    def aside(self) -> Path:
-        """The folder for the logs of finished simulations whose later steps failed. The next
-        invocation continues from these logs.
-        """
-        return self.path / "aside"
-
-    def set_aside(self, run: CellRun) -> None:
-        """Keep the log of a run that cannot be finished, if there is one and the disk allows it."""
-        if not {"npz", "npy"} & set(run.schedule) or not run.id:
-            return
-        with suppress(OSError):
-            self.aside.mkdir(exist_ok=True)
-            for ending, content in run.schedule.items():
-                with replaced(self.aside / f"{run.id}.{ending}") as temporary:
-                    temporary.write_bytes(content)
-            facts = {"policy": run.policy, "seed": run.seed, "workload": run.workload, "timing": dict(run.timing)}
-            write_whole(self.aside / f"{run.id}{FACTS_OF_LOG}", json_text(facts))
-
-    def _drop_aside(self, cell: Cell) -> None:
-        """Remove the log of a cell that has now been finished."""
-        with suppress(OSError):
-            for path in self.aside.glob(f"{cell.id}.*"):
-                path.unlink()
-            if self.aside.exists() and not any(self.aside.iterdir()):
-                self.aside.rmdir()
+    def aside(self) -> LogsAside:
+        """The logs of finished simulations whose later steps failed."""
+        return LogsAside(self.path / "aside")
 
     def finish(self, state: RunState = "done", error: str | None = None, plan: Plan | None = None) -> None:
         """Write the summary of all runs and the final state. For a grid, ``plan`` selects the cells to

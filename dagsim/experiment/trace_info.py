@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from dagsim.config.schema import Config
 from dagsim.experiment.sizing import TotalDemand, cluster_for
 from dagsim.model import GPU_TYPES, UNLIMITED_S, Job
-from dagsim.systems.cluster.audit.facts import Audit
+from dagsim.systems.cluster.audit.audit import Audit
 from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.traces import Trace
 from dagsim.traces.report import Hours

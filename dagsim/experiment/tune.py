@@ -7,14 +7,15 @@ from itertools import product
 from math import isnan
 from pathlib import Path
 
-from dagsim.config.schema import Config, dump_config
+from dagsim.config.dumping import dump_config
+from dagsim.config.schema import Config
 from dagsim.errors import ConfigError, InputError
-from dagsim.experiment.kept_files import CellRun
+from dagsim.experiment.cell_run import CellRun
 from dagsim.experiment.scenario import metric_of, sample_of
 from dagsim.experiment.store import Store
 from dagsim.files import write_text
 from dagsim.metrics.standings import PolicyResult, standings
-from dagsim.registry import Spec, scalar
+from dagsim.specs import Spec, scalar
 from dagsim.systems.policy_spec import PolicySpec
 from dagsim.text import count_of
 

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 
 from dagsim.errors import ConfigError, DagsimError, PluginError, one_line
 from dagsim.model.log import Schedule
-from dagsim.registry import Entry, Registry, Spec
+from dagsim.registry import Entry, Registry
+from dagsim.specs import Spec
 
 
 class OwnMetric(Protocol):

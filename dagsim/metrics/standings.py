@@ -16,7 +16,7 @@ from dagsim.metrics.columns import Floats
 from dagsim.metrics.intervals import largest_job, ratio_of_means, samples_needed, standard_deviation, t_quantile
 from dagsim.metrics.paired import ENOUGH_SEEDS, ComparedRow, Paired, Verdict, compared, paired, verdict, words
 from dagsim.model.arithmetic import ordered_sum, rounded, whole_sum
-from dagsim.registry import nearest
+from dagsim.spelling import nearest
 
 METHOD = "geometric mean of per-seed ratios, Student's t on their logs, Holm over the table"
 """The method by which ``standings`` computes ratios and verdicts."""

@@ -52,7 +52,7 @@ from dagsim.metrics.utilization import (
 )
 from dagsim.model import RejectReason
 from dagsim.model.arithmetic import column_sum, dot, in_turn, numbered
-from dagsim.registry import nearest
+from dagsim.spelling import nearest
 from dagsim.text import count_of
 
 Label = TypeVar("Label", float, str)

@@ -22,7 +22,7 @@ import numpy as np
 from dagsim.errors import InputError
 from dagsim.metrics.columns import AnySchedule, Floats, Ints, ScheduleColumns, columns
 from dagsim.model.arithmetic import ordered_sum
-from dagsim.registry import nearest
+from dagsim.spelling import nearest
 from dagsim.text import count_of
 
 _EPS = 1e-6

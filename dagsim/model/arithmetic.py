@@ -127,6 +127,18 @@ def check_whole(name: str, value: object) -> None:
         raise ModelError(f"{name} must be a whole number, got {value!r}")
 
 
+def store_whole(owner: object, name: str, place: str = "") -> None:
+    """Check that a field of an immutable object is a whole number, and store it as an ``int``. Bit
+    sets would overflow with NumPy's integers. ``place`` is the beginning of error messages.
+
+    Raises:
+        ModelError: The field has another type.
+    """
+    value = getattr(owner, name)
+    check_whole(f"{place}{name}", value)
+    object.__setattr__(owner, name, int(value))
+
+
 def check_numbers(place: str, owner: object, names: Iterable[str]) -> None:
     """Check that these attributes of ``owner`` are numbers or None. ``place`` is the beginning of
     error messages.

@@ -9,7 +9,7 @@ from math import inf, isfinite
 from typing import ClassVar, Literal
 
 from dagsim.errors import ModelError, require
-from dagsim.model.arithmetic import check_numbers, check_whole, ordered_sum, whole_sum
+from dagsim.model.arithmetic import check_numbers, check_whole, ordered_sum, store_whole, whole_sum
 from dagsim.model.gpu import GpuType, gpu_type
 from dagsim.model.mig import MIG_TABLES
 from dagsim.text import count_of
@@ -143,7 +143,7 @@ class Node:
 
     def __post_init__(self) -> None:
         check_numbers(f"node {self.name!r}: ", self, ("gpus", "cpus", "memory_gb"))
-        check_whole(f"node {self.name!r}: gpus", self.gpus)
+        store_whole(self, "gpus", f"node {self.name!r}: ")
         for name in ("gpus", "cpus", "memory_gb"):
             if not getattr(self, name) >= 0:
                 raise ModelError(f"node {self.name!r}: {name} must not be negative, got {getattr(self, name)!r}")

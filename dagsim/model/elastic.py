@@ -10,7 +10,7 @@ from math import inf
 from typing import NamedTuple, Protocol
 
 from dagsim.errors import ModelError
-from dagsim.model.arithmetic import check_whole
+from dagsim.model.arithmetic import store_whole
 
 
 class Pace(NamedTuple):
@@ -92,8 +92,8 @@ class Elastic:
     restart_s: float = 0.0
 
     def __post_init__(self) -> None:
-        check_whole("least", self.least)
-        check_whole("most", self.most)
+        store_whole(self, "least")
+        store_whole(self, "most")
         if not 1 <= self.least <= self.most:
             raise ModelError(f"an elastic task needs 1 <= least <= most instances, got {self.least} to {self.most}")
         if not 0 <= self.restart_s < inf:

@@ -12,7 +12,7 @@ from math import inf, isfinite
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from dagsim.errors import GraphError, ModelError
-from dagsim.model.arithmetic import check_numbers, check_whole
+from dagsim.model.arithmetic import check_numbers, store_whole
 from dagsim.model.constraints import parsed_constraint
 from dagsim.model.decision import Placement
 from dagsim.model.elastic import Elastic
@@ -379,7 +379,7 @@ class Task:
                 raise ModelError(f"work must be 0 or more, got {self.work!r}")
             # readers create millions of tasks, so the common case is checked first
             if type(self.instances) is not int:
-                check_whole("instances", self.instances)
+                store_whole(self, "instances")
             if self.instances < 1:
                 raise ModelError(f"instances must be at least 1, got {self.instances!r}")
             object.__setattr__(self, "demand", _demand(self.gpus, self.cpus, self.memory_gb, self.gpu_types))

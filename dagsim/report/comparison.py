@@ -9,7 +9,7 @@ from math import isfinite, isnan, nan
 from typing import NamedTuple
 
 from dagsim.experiment.compare import CellGroup, compared_axis
-from dagsim.experiment.plan import Axis, short_names
+from dagsim.experiment.sweep_grid import Axis, short_names
 from dagsim.metrics import glossary
 from dagsim.metrics.intervals import enough_seeds
 from dagsim.metrics.paired import ENOUGH_SEEDS

@@ -24,7 +24,7 @@ from dagsim.text import count_of, on_one_line
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from dagsim.experiment.kept_files import CellRun
+    from dagsim.experiment.cell_run import CellRun
     from dagsim.experiment.trace_info import TraceInfo
     from dagsim.metrics.why import WaitReasons
     from dagsim.systems.cluster.knowledge import Knowledge
@@ -344,7 +344,7 @@ def contradictions(workloads: Iterable[Mapping[str, Any]], *, urgent: bool = Tru
     that must precede any result. Otherwise, return the other sentences. If there are several
     windows, the sentences describe the worst one.
     """
-    from dagsim.systems.cluster.audit.facts import Audit
+    from dagsim.systems.cluster.audit.audit import Audit
 
     workloads = list(workloads)
     knowledge = knowledge_of(workloads) if urgent else None

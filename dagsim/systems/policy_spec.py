@@ -11,7 +11,8 @@ from typing import Any
 
 from dagsim import services
 from dagsim.family import refuse_missing
-from dagsim.registry import Registry, Spec
+from dagsim.registry import Registry
+from dagsim.specs import Spec
 from dagsim.systems.seam import Scenario
 
 PROGRAMS: Registry[Any] = Registry("program", group="dagsim.programs", method="decide")

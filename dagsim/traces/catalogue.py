@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from dagsim.errors import UnknownName
 from dagsim.model.arithmetic import whole_sum
-from dagsim.registry import choices
+from dagsim.spelling import choices
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from dagsim.errors import ConfigError, UnknownName, WorkloadError
 from dagsim.family import refuse_missing
 from dagsim.files import replaced
 from dagsim.model import Job
-from dagsim.registry import nearest
+from dagsim.spelling import nearest
 from dagsim.traces import ReadReport, Trace, open_trace
 from dagsim.traces.arrow import import_pyarrow
 from dagsim.traces.export import Written, export, formats

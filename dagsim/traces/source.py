@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, cast
 from dagsim.errors import TraceError
 from dagsim.files import LineLimit, is_there
 from dagsim.model.arithmetic import whole_sum
-from dagsim.registry import nearest_file
+from dagsim.spelling import nearest_file
 from dagsim.traces.arrow import MAGIC, ArrowFile
 
 NumberedRow = tuple[int, Sequence[Any]]

@@ -144,7 +144,7 @@ def run(line: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(Figure, "savefig", save)
     monkeypatch.setattr(Packer, "packed", packed)
-    monkeypatch.setattr("dagsim.experiment.plan.code_digest", lambda: "code")  # which orders the cells of a sweep
+    monkeypatch.setattr("dagsim.experiment.cell.code_digest", lambda: "code")  # which orders the cells of a sweep
     for clock in ("perf_counter", "process_time"):  # one decision takes a millisecond
         monkeypatch.setattr(f"dagsim.experiment.simulate.{clock}", (number / 1000 for number in count()).__next__)
     monkeypatch.setenv("COLUMNS", "110")

@@ -12,9 +12,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import dagsim
-from dagsim import Job, Task, simulate
+from dagsim import Job, Synthetic, Task, simulate
 from dagsim.cli import app
-from dagsim.config.schema import Setting, load_config
+from dagsim.config.schema import load_config
+from dagsim.config.yaml import Setting
 from dagsim.errors import DagsimError, InputError, RunFolderError
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.simulate import run_policy
@@ -94,10 +95,15 @@ def test_replay_gives_the_metrics_of_the_command(log: Path, tmp_path: Path, clus
         (lambda: dagsim.compare(["A", "B"]), r"compare\(\) takes run folders, such as .*; got \['A', 'B'\]"),
         (lambda: simulate(["steady"]), "workload must be a name, a file, a Synthetic or jobs in a list, got 'steady'"),
         (lambda: simulate(None), "workload must be a name, .*, got None"),
+        (lambda: simulate(Synthetic), r"workload must be a name, .*; make one: Synthetic\(\)"),
+        (lambda: simulate(""), "unknown workload ''"),
         (lambda: simulate("stedy"), "unknown workload 'stedy' .neither .*; did you mean 'steady'"),
         (lambda: simulate("steady", ["T4"]), "cluster: must map GPU types to counts, such as .*; got .'T4'."),
         (lambda: simulate("steady", netwrk=None), "simulate: no argument 'netwrk'; did you mean 'network'"),
         (lambda: dagsim.replay("a.csv", settings="seed=1"), "settings: give a list of texts, .*; got 'seed=1'"),
+        (lambda: dagsim.replay("a.csv", settings=[5]), r"settings: give a list of texts, .*; got \[5\]"),
+        (lambda: dagsim.replay("a.csv", settings=None), "settings: give a list of texts, .*; got None"),
+        (lambda: dagsim.replay("a.csv", cluster={"T4": 2}), "cluster must be trace, sized, .*, got {'T4': 2}"),
         (lambda: dagsim.train("stedy"), "did you mean the setting workload='steady'"),
     ],
 )

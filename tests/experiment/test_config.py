@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dagsim.config.schema import Config, config_hash, dump_config, json_schema, load_config
+from dagsim.config.dumping import config_hash, dump_config
+from dagsim.config.schema import Config, json_schema, load_config
 from dagsim.errors import ConfigError
 from dagsim.model import Cluster
 from dagsim.systems.cluster.models.failures import Maintenance, NodeFailures

@@ -15,7 +15,7 @@ import dagsim
 from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.experiment import provenance
-from dagsim.experiment.plan import Cell
+from dagsim.experiment.cell import Cell
 from dagsim.experiment.provenance import digested_files
 
 PACKAGE = Path(dagsim.__file__).parent

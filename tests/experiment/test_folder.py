@@ -146,13 +146,25 @@ def test_the_state_follows_the_run(tmp_path: Path) -> None:
 
 def test_what_lies_beside_run_folders_is_left_out(tmp_path: Path) -> None:
     """A shell includes it in ``results/*``."""
-    run, own = tmp_path / "one", tmp_path / "sub" / "references"
-    for folder in (run, own, tmp_path / "references"):
+    run, own, inside = tmp_path / "one", tmp_path / "sub" / "references", tmp_path / "old" / "one"
+    for folder in (run, own, inside):
         folder.mkdir(parents=True)
-    (own / "manifest.json").write_text("{}")
-    (tmp_path / "seeds.yaml").write_text("")
-    assert run_folders([run, tmp_path / "references", tmp_path / "seeds.yaml", own]) == [run, own]
-    assert run_folders([tmp_path / "seeds.yaml"]) == [tmp_path / "seeds.yaml"]
+        (folder / "manifest.json").write_text("{}")
+    references, seeds, notes, old = (tmp_path / name for name in ("references", "seeds.yaml", "notes.txt", "old"))
+    references.mkdir()
+    seeds.touch()
+    notes.touch()
+    assert run_folders([run, references, seeds, own]) == ([run, own], [])
+    assert run_folders([seeds]) == ([seeds], [])
+    assert run_folders([old, seeds]) == ([old], [])
+    assert run_folders([notes, run, old, tmp_path / "none"]) == (
+        [run, tmp_path / "none"],
+        [
+            f"{notes}: a file, not a run folder; it is left out",
+            f"{old}: not a run folder, because it has no manifest.json; it contains 1 run folder, such as {inside}; "
+            "it is left out",
+        ],
+    )
 
 
 def damage(path: Path, name: str, content: bytes | None) -> None:
@@ -234,7 +246,7 @@ def test_a_large_schedule_is_kept_in_columns_and_read_back(tmp_path: Path, monke
     config = load_config(None, ["workload={preset: heterogeneous-dag, count: 9}", "seeds=2"])
     small = RunStore.create(tmp_path, "eval", config, argv=["dagsim"], policies=["sjf"])
     kept(small, config, ["sjf"])
-    monkeypatch.setattr("dagsim.experiment.kept_files.LARGE_ROWS", 10)
+    monkeypatch.setattr("dagsim.experiment.schedule_files.LARGE_ROWS", 10)
     folder = RunStore.create(tmp_path, "eval", config, argv=["dagsim"], policies=["sjf"])
     kept(folder, config, ["sjf"])
     assert sorted(file.name for file in (folder.path / "schedules").iterdir()) == ["000.npz", "001.npz"]

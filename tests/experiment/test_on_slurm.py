@@ -17,10 +17,11 @@ from typer.testing import CliRunner
 from dagsim.cli import app
 from dagsim.errors import ConfigError, SimulationError, UnknownName
 from dagsim.experiment import on_slurm
+from dagsim.experiment.cell import Cell
+from dagsim.experiment.cell_run import CellRun
 from dagsim.experiment.executors import CellWork, executor_for
-from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.on_slurm import OnSlurm, SubmitSettings
-from dagsim.experiment.plan import Cell, Plan
+from dagsim.experiment.plan import Plan
 
 submitit = pytest.importorskip("submitit")
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # submitit leaves processes

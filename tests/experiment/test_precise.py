@@ -10,8 +10,8 @@ import pytest
 
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import InputError
-from dagsim.experiment.compare import Precise, rule_for, run_until_precise, seeds_for
-from dagsim.experiment.kept_files import CellRun
+from dagsim.experiment.cell_run import CellRun
+from dagsim.experiment.precision import Precise, rule_for, run_until_precise, seeds_for
 from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.store import Store
 from dagsim.metrics.paired import Ending

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dagsim.config.schema import dump_config, load_config
+from dagsim.config.dumping import dump_config
+from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError
 from dagsim.systems.cluster.scenario import cluster_scenario_of
 

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from dagsim.config.bundled import shipped
-from dagsim.config.schema import config_hash, json_schema, load_config, plain
+from dagsim.config.dumping import config_hash, plain
+from dagsim.config.schema import json_schema, load_config
 from dagsim.errors import ConfigError, DagsimError
 
 SCHEMA = json_schema()
@@ -93,6 +94,6 @@ def test_a_preset_replaces_a_workload_that_a_file_spells_out():
 
 def test_a_setting_that_another_key_hides_is_refused(monkeypatch):
     settings = ["workload.preset=heterogeneous-dag"]
-    monkeypatch.setattr("dagsim.config.schema._PRESET", "none")  # the keys of the default workload hide it again
+    monkeypatch.setattr("dagsim.config.layers._PRESET", "none")  # the keys of the default workload hide it again
     with pytest.raises(ConfigError, match="has no effect"):
         load_config(None, settings)

@@ -21,15 +21,18 @@ from typer.testing import CliRunner
 from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, InputError, RunFolderError, SimulationError, UnknownName
-from dagsim.experiment import executors as workers
-from dagsim.experiment import plan as cells_module
+from dagsim.experiment import cell as cells_module
+from dagsim.experiment import process_pool as workers
 from dagsim.experiment.carry_out import carry_out
+from dagsim.experiment.cell import Cell
+from dagsim.experiment.cell_run import CellRun
 from dagsim.experiment.compare import grouped_standings
-from dagsim.experiment.executors import CellExecutor, CellWork, Local, OnProgress, Wanted, executor_for
-from dagsim.experiment.kept_files import CellRun
-from dagsim.experiment.plan import Cell, Plan, SweepGrid, axis_of, read_grid
+from dagsim.experiment.executors import CellExecutor, CellWork, Local, Wanted, executor_for
+from dagsim.experiment.plan import Plan
+from dagsim.experiment.process_pool import OnProgress
 from dagsim.experiment.provenance import code_digest
 from dagsim.experiment.store import Store
+from dagsim.experiment.sweep_grid import SweepGrid, axis_of, read_grid
 from dagsim.metrics.standings import Sample
 from dagsim.report.comparison import sweep_table
 
@@ -208,7 +211,7 @@ def test_a_worker_killed_by_sigkill_leaves_a_sweep_that_goes_on_to_the_same_byte
 
     monkeypatch.setattr(workers, "_WORTH_S", -1.0)
     monkeypatch.setattr(workers._Pool, "is_ready", first_ready)
-    monkeypatch.setattr("dagsim.experiment.executors._KILLS", kills)
+    monkeypatch.setattr("dagsim.experiment.process_pool._KILLS", kills)
     sweep = described(tmp_path)
     if kills == 1:  # the first is one too many: the sweep ends, and the same command goes on with it
         with pytest.raises(SimulationError, match="signal 9"):

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from dagsim.errors import SimulationError
-from dagsim.experiment import executors as workers
-from dagsim.experiment.executors import in_order
+from dagsim.experiment import process_pool as workers
+from dagsim.experiment.process_pool import in_order
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from dagsim.cli import app
-from dagsim.config.schema import config_hash, load_config
+from dagsim.config.dumping import config_hash
+from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError
 
 MODULE = '''

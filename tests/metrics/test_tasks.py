@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from dagsim.experiment.kept_files import jobs_from, jobs_text
+from dagsim.experiment.schedule_files import jobs_from, jobs_text
 from dagsim.metrics import columns
 from dagsim.metrics.lanes import TaskColumns, task_columns
 from dagsim.model import Cluster, Job, Task, TaskGraph

@@ -11,6 +11,7 @@ import pytest
 from dagsim import Cluster, Edge, Job, Node, Task, TaskGraph, simulate, summarize
 from dagsim.errors import ConfigError, InputError, ModelError
 from dagsim.model import gpu_type
+from dagsim.systems.cluster.models.runtime import Recorded
 
 JOB = Job.single("a", Task("t", 1.0))
 
@@ -83,11 +84,24 @@ def test_a_cluster_is_checked_when_it_is_made() -> None:
         ({"seed": -1}, InputError, "seed must be a whole number of 0 or more"),
         ({"policy": None}, InputError, r"policy must be a name or an object with a method decide\(view\), got None"),
         ({"policy": Waits}, InputError, r"make one: Waits\(\)"),
+        ({"runtime": object()}, ConfigError, "runtime must be a model object"),
+        ({"runtime": Recorded}, ConfigError, r"runtime must be a model object.*; make one: Recorded\(\)"),
+        ({"setup": [1]}, ConfigError, r"setup must be a model object.* got \[1\]"),
+        ({"estimates": None}, ConfigError, "estimates must be a model object"),
+        ({"failures": ["x"]}, ConfigError, "failures must be a model object.* got 'x'"),
+        ({"observers": [5]}, ConfigError, r"observers must be a list of functions, got \[5\]"),
     ],
 )
 def test_a_simulation_is_checked_before_it_runs(values: dict[str, Any], fault: type[InputError], message: str) -> None:
     with pytest.raises(fault, match=message):
         simulate(**{"workload": "steady", "cluster": {"T4": 2}, "policy": "fifo", **values})
+
+
+def test_numbers_from_numpy_count_gpus_and_instances() -> None:
+    of_two = Cluster.of({"T4": np.int64(2)})  # type: ignore[dict-item]
+    (gpus, instances) = (of_two.nodes[0].gpus, Task("t", 1.0, np.int64(2)).instances)  # type: ignore[arg-type]
+    assert (type(gpus), gpus, type(instances), instances) == (int, 2, int, 2)
+    assert simulate("steady", of_two).schedule == simulate("steady", {"T4": 2}).schedule
 
 
 def test_edges_of_a_graph_are_checked_when_it_is_made() -> None:

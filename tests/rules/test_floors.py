@@ -18,7 +18,7 @@ from support.sources import trees
 
 FLOORS = (
     {"errors", "renamed"},
-    {"own_code"},
+    {"own_code", "specs", "spelling"},
     {"family"},
     {"services"},
     {"registry"},

@@ -28,7 +28,7 @@ FAMILIES = {
         "testing/engine_cases.py",
     ),
     "links of a network and causes of waits": (
-        "experiment/compare.py",
+        "experiment/explained.py",
         "report/panels.py",
         "report/tables.py",
     ),

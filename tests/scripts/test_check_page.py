@@ -11,8 +11,9 @@ import pytest
 
 from dagsim.experiment.carry_out import carry_out
 from dagsim.experiment.executors import Local
-from dagsim.experiment.plan import Plan, read_grid
+from dagsim.experiment.plan import Plan
 from dagsim.experiment.store import Store
+from dagsim.experiment.sweep_grid import read_grid
 from dagsim.report.grid import Grid
 
 pytestmark = pytest.mark.family("web")

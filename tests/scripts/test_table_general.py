@@ -8,8 +8,8 @@ import pytest
 import table_general
 from command import read_rows
 
-from dagsim.experiment.plan import read_grid
-from dagsim.registry import Spec
+from dagsim.experiment.sweep_grid import read_grid
+from dagsim.specs import Spec
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.policies.look_ahead import EftWait
 

@@ -17,9 +17,9 @@ import tables
 from dagsim.config import yaml
 from dagsim.errors import InputError
 from dagsim.experiment.ledger import Spending
-from dagsim.experiment.plan import Axis, SweepGrid
-from dagsim.registry import Spec
+from dagsim.experiment.sweep_grid import Axis, SweepGrid
 from dagsim.seeds import REPORT
+from dagsim.specs import Spec
 from dagsim.systems.cluster.policies import POLICIES
 
 RESULTS = Path(__file__).parents[2] / "results"

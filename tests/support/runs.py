@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from dagsim.config.schema import Config
 from dagsim.experiment.carry_out import Watch, carry_out
+from dagsim.experiment.cell_run import CellRun
 from dagsim.experiment.executors import Local
-from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.plan import Plan
 from dagsim.experiment.scenario import experiment_seeds
 from dagsim.experiment.simulate import Outcome, run_policy

@@ -9,7 +9,7 @@ import pytest
 
 import dagsim
 from dagsim.errors import ConfigError
-from dagsim.registry import Spec
+from dagsim.specs import Spec
 from dagsim.systems.policy_spec import PolicyKind, PolicySpec, labelled, split_policies
 
 

@@ -13,7 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from dagsim.cli import app
-from dagsim.config.schema import Setting, load_config
+from dagsim.config.schema import load_config
+from dagsim.config.yaml import Setting
 from dagsim.errors import ConfigError, ModelError, TraceError
 from dagsim.experiment.scenario import on_its_cluster
 from dagsim.metrics.series import JobSeries

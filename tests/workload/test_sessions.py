@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from dagsim.config.bundled import FITTED, WORKLOADS
-from dagsim.config.schema import load_config, plain
+from dagsim.config.dumping import plain
+from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, WorkloadError
 from dagsim.model import Cluster
 from dagsim.model.streams import stream

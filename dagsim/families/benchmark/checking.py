@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from dagsim.errors import ConfigError
 from dagsim.experiment.carry_out import check_plan
+from dagsim.experiment.cell import Cell
 from dagsim.experiment.executors import CellExecutor, CellWork
-from dagsim.experiment.plan import Cell, Plan
+from dagsim.experiment.plan import Plan
 from dagsim.experiment.provenance import provenance
 from dagsim.families.benchmark.entries import EntryFile, EntryRun, log_digest, scored
 from dagsim.families.benchmark.suite import (

@@ -24,8 +24,8 @@ from dagsim.report.grid import TableFormat
 from dagsim.text import count_of
 
 if TYPE_CHECKING:
-    from dagsim.experiment.kept_files import CellRun
-    from dagsim.experiment.plan import Cell
+    from dagsim.experiment.cell import Cell
+    from dagsim.experiment.cell_run import CellRun
     from dagsim.experiment.store import Store
     from dagsim.families.benchmark.suite import BenchEntry, BenchTask
 
@@ -101,7 +101,7 @@ def run_bench(
     """
     from dagsim.errors import InputError
     from dagsim.experiment.executors import executor_for
-    from dagsim.experiment.kept_files import slug
+    from dagsim.experiment.folder_files import slug
     from dagsim.experiment.simulate import agent_spec
     from dagsim.families.benchmark.entries import entry_file
     from dagsim.families.benchmark.page import entry_grid

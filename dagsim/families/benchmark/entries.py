@@ -19,8 +19,8 @@ from typing import Any, TypedDict, cast, get_args
 
 import dagsim
 from dagsim.errors import InputError
-from dagsim.experiment.kept_files import CLOCKED, CellRun
-from dagsim.experiment.plan import Cell
+from dagsim.experiment.cell import Cell
+from dagsim.experiment.cell_run import CLOCKED, CellRun
 from dagsim.experiment.provenance import code_digest, provenance
 from dagsim.experiment.store import Store
 from dagsim.families.benchmark.suite import (

@@ -24,7 +24,7 @@ from dagsim.metrics import bounded_slowdown, makespan
 from dagsim.model import Cluster, Job, Kind, Node
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Schedule
-from dagsim.registry import choices
+from dagsim.spelling import choices
 from dagsim.systems.cluster import Estimates
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario

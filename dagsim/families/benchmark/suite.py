@@ -20,13 +20,14 @@ from dagsim.config.bundled import opening_of, shipped
 from dagsim.config.schema import Config, load_config
 from dagsim.config.yaml import read_yaml
 from dagsim.errors import InputError
-from dagsim.experiment.plan import Axis, Plan, SweepGrid
+from dagsim.experiment.plan import Plan
 from dagsim.experiment.provenance import digest
+from dagsim.experiment.sweep_grid import Axis, SweepGrid
 from dagsim.families.bounds.bound import bound_of, bounded
 from dagsim.family import missing_family
 from dagsim.model.streams import stream
-from dagsim.registry import choices
 from dagsim.seeds import VALIDATION, seeds_of
+from dagsim.spelling import choices
 from dagsim.systems import DEFAULT_SYSTEM
 
 SUITE = "v1"

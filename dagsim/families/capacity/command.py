@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from dagsim.families.capacity.trials import Fit, Trial
     from dagsim.families.capacity.whatif import WhatIf
     from dagsim.report.answer import Recommendation
-    from dagsim.systems.cluster.audit.facts import Audit
+    from dagsim.systems.cluster.audit.audit import Audit
     from dagsim.workload.load import Load
 
 TheLog = Annotated[Path, typer.Option("--trace", "-t", help="The log of the cluster.")]
@@ -498,7 +498,7 @@ def calibrate_site(
 
     Example: dagsim calibrate --trace sacct.txt --config cluster.yaml -o calibrated.yaml
     """
-    from dagsim.config.schema import dump_config
+    from dagsim.config.dumping import dump_config
     from dagsim.families.capacity.calibrate import calibrate
     from dagsim.files import write_text
     from dagsim.report.tables import fidelity_lines

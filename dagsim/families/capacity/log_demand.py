@@ -104,7 +104,7 @@ class LogDemand:
         stream = cluster_scenario_of(config).jobs(config.seed)
         self._jobs, self._begins_s = stream.submitted(), stream.begins_s
         self._origin_s = stream.log_origin_s()
-        self._state = stream.state() if self._begins_s else None
+        self._at_beginning = stream.at_beginning() if self._begins_s else None
         first = int(np.searchsorted(self._jobs.arrival_s, self._begins_s)) if self._begins_s else 0
         self.is_snapshot = bool(self._begins_s) and first == len(self._jobs)
         """True if nothing arrives after the beginning, so that the run consists of the jobs waiting
@@ -190,9 +190,9 @@ class LogDemand:
     @property
     def beginning(self) -> Beginning:
         """The state in which the run on today's cluster begins."""
-        if self._state is None:
+        if self._at_beginning is None:
             return Beginning()
-        jobs = f"with {self._state['running']:,} jobs running and {self._state['waiting']:,} waiting"
+        jobs = f"with {self._at_beginning.running:,} jobs running and {self._at_beginning.waiting:,} waiting"
         if self.is_snapshot:
             return Beginning(f"from the snapshot, {jobs}", True)
         return Beginning(f"from the state of the log after {self._begins_s / 3600:,.1f} h, {jobs}, which do not count")
@@ -204,7 +204,7 @@ class LogDemand:
         if not self._begins_s:
             return 0
         config = self._with(section)
-        return int(cluster_scenario_of(config).jobs(config.seed).state()["without_room"])
+        return cluster_scenario_of(config).jobs(config.seed).at_beginning().without_room
 
     def arrival_s(self, when: str) -> float:
         """Return how many seconds after the beginning of the run a date, or a time such as ``14d``,

@@ -15,7 +15,7 @@ from dagsim.errors import ConfigError
 from dagsim.model import OnDemand
 from dagsim.model.arithmetic import DAY_S, ordered_sum, whole_sum
 from dagsim.model.gpu import GPU_TYPES, LIST_PRICES, canonical, gpu_type
-from dagsim.registry import choices, nearest
+from dagsim.spelling import choices, nearest
 from dagsim.systems.cluster.section import ClusterSection, NodeGroup
 from dagsim.text import count_of
 

@@ -23,7 +23,7 @@ from dagsim.metrics.series import Period
 from dagsim.metrics.standings import lower_is_better
 from dagsim.model.arithmetic import rounded, whole_sum
 from dagsim.model.gpu import GPU_TYPES, canonical, gpu_type
-from dagsim.registry import nearest
+from dagsim.spelling import nearest
 from dagsim.systems.cluster.section import ClusterSection
 from dagsim.text import count_of
 from dagsim.workload.accept import Accept

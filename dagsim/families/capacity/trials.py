@@ -10,13 +10,16 @@ from math import isclose, nan
 from pathlib import Path
 from typing import Any
 
-from dagsim.config.schema import Config, plain
+from dagsim.config.dumping import plain
+from dagsim.config.schema import Config
 from dagsim.errors import InputError, RunFolderError, SimulationError
 from dagsim.experiment.carry_out import Watch, carry_out, raise_failures
+from dagsim.experiment.cell import Cell
+from dagsim.experiment.cell_run import CellRun
 from dagsim.experiment.executors import CellExecutor
-from dagsim.experiment.kept_files import CellRun
-from dagsim.experiment.plan import Axis, Cell, Plan, SweepGrid
+from dagsim.experiment.plan import Plan
 from dagsim.experiment.store import Store
+from dagsim.experiment.sweep_grid import Axis, SweepGrid
 from dagsim.families.capacity.log_demand import LogDemand
 from dagsim.families.capacity.machines import HOURS_A_MONTH
 from dagsim.metrics.series import JobSeries, Period, next_period
@@ -24,8 +27,8 @@ from dagsim.metrics.standings import not_done
 from dagsim.metrics.tariff import ENERGY
 from dagsim.metrics.why import waits_in_words
 from dagsim.model.arithmetic import ordered_sum, whole_sum
-from dagsim.registry import nearest
-from dagsim.systems.cluster.audit.facts import URGENT
+from dagsim.spelling import nearest
+from dagsim.systems.cluster.audit.audit import URGENT
 from dagsim.systems.cluster.section import ClusterSection
 from dagsim.text import count_of
 from dagsim.workload.load import Load

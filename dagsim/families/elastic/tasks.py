@@ -20,7 +20,7 @@ from dagsim.families.elastic.profiles import APPLICATIONS, TrainingProfile, read
 from dagsim.families.elastic.training_jobs import ElasticJob, GoodputTraining, MeasuredTraining
 from dagsim.model import Cluster, Elastic, GpuType, Job, Task, TaskGraph, TrainingModel
 from dagsim.model.arithmetic import whole_sum
-from dagsim.registry import nearest
+from dagsim.spelling import nearest
 
 SHIPPED_MODELS = {
     name: GoodputModel(ThroughputModel(*throughput), GradientNoise(1.0, noise), APPLICATIONS[name].limits)

@@ -12,7 +12,7 @@ from dagsim.families.compiled.warming import EPISODES, warm_beside
 from dagsim.families.learning.codecs.codec import CandidatesConfig, RelativeConfig
 from dagsim.families.learning.codecs.further import DerivedColumns
 from dagsim.families.learning.column_rewards import ColumnReward
-from dagsim.registry import Spec
+from dagsim.specs import Spec
 
 if TYPE_CHECKING:
     from dagsim.families.episodes.side_by_side import CompiledEpisodes

@@ -12,7 +12,7 @@ from dagsim.families.fabric.collectives import StepTraffic
 from dagsim.families.fabric.llm import LlmTraining, compute_s, groups, is_measured
 from dagsim.model import Task
 from dagsim.model.gpu import GpuType
-from dagsim.registry import nearest
+from dagsim.spelling import nearest
 from dagsim.systems.cluster.models.runtime import _ByType
 
 

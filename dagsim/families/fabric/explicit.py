@@ -9,7 +9,7 @@ from typing import Literal
 from dagsim.errors import ModelError
 from dagsim.families.fabric.routing import Path, Routing, check_link, levels_of
 from dagsim.model.arithmetic import ordered_sum
-from dagsim.registry import nearest
+from dagsim.spelling import nearest
 from dagsim.systems.cluster.network.links import FabricLevel, Link
 
 _FORBID = {"extra": "forbid"}

@@ -384,7 +384,7 @@ def _of_snapshot(state: Path, asked: Experiment, reading: TraceFlags, *, watched
     Raises:
         InputError: The cluster is unknown.
     """
-    from dagsim.config.schema import Setting
+    from dagsim.config.yaml import Setting
     from dagsim.errors import InputError
     from dagsim.families.forecast.question import workload_of
 

@@ -193,7 +193,8 @@ def forecast_snapshot(settings: ForecastSettings, state: Path, whole: bool) -> F
     """Return the forecast for a snapshot, computed in the current process. It uses all futures if
     ``whole`` is True, and otherwise only the first few.
     """
-    from dagsim.config.schema import Setting, load_config
+    from dagsim.config.schema import load_config
+    from dagsim.config.yaml import Setting
     from dagsim.experiment.scenario import on_its_cluster
     from dagsim.families.forecast.question import Question, workload_of
     from dagsim.families.forecast.texts import span

@@ -14,7 +14,7 @@ from dagsim.errors import ConfigError, InputError
 from dagsim.families.forecast.job_log import JobLog
 from dagsim.model import Cluster, Demand
 from dagsim.model.arithmetic import DAY_S
-from dagsim.registry import choices, nearest
+from dagsim.spelling import choices, nearest
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.text import count_of
 from dagsim.traces.fields import Dirty, instant_s, memory_gb

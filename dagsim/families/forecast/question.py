@@ -31,7 +31,7 @@ from dagsim.families.forecast.planned_jobs import PlannedJob
 from dagsim.families.forecast.queue_rows import read_reasons
 from dagsim.families.forecast.reasons import UNLISTED, Fate, is_limit, verdict_of
 from dagsim.model import Cluster, QueueTree
-from dagsim.registry import nearest_file
+from dagsim.spelling import nearest_file
 from dagsim.systems.cluster.past.recall import forgotten
 from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
 from dagsim.systems.seam import stated

@@ -16,7 +16,7 @@ from dagsim.errors import ConfigError
 from dagsim.families.gavel.linear_programs import ShareProgram, program_rows
 from dagsim.families.gavel.round_ledger import Allocation, Allocator, GavelJob, JobOrPair, Situation
 from dagsim.model.arithmetic import ordered_sum
-from dagsim.registry import choices
+from dagsim.spelling import choices
 
 _PACKING_GAIN = 1.5
 """Sum of normalised rates above which FIFO packs two jobs."""

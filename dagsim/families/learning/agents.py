@@ -12,7 +12,8 @@ from typing import Any
 from dagsim.errors import UnknownName
 from dagsim.families.learning.algorithms import ALGORITHMS
 from dagsim.family import added_names, family_entries
-from dagsim.registry import Spec, arguments_of
+from dagsim.registry import arguments_of
+from dagsim.specs import Spec
 from dagsim.systems import DEFAULT_SYSTEM, all_systems
 from dagsim.systems.seam import Policy, Scenario, System
 

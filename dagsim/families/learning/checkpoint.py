@@ -15,7 +15,8 @@ from dagsim.families.learning.nets import NETS
 from dagsim.families.learning.nets.actor import ActorNet
 from dagsim.families.learning.nets.net_settings import NetSettings
 from dagsim.families.learning.observation_bounds import Clipped, ObservationBounds
-from dagsim.registry import Registry, nearest
+from dagsim.registry import Registry
+from dagsim.spelling import nearest
 from dagsim.systems import DEFAULT_SYSTEM, all_systems
 from dagsim.systems.seam import Codec, CodecSettings, System
 

@@ -13,7 +13,7 @@ import torch
 
 from dagsim.errors import RunFolderError
 from dagsim.files import replaced
-from dagsim.registry import nearest_file
+from dagsim.spelling import nearest_file
 
 
 def write_plain(path: Path, plain: Mapping[str, Any]) -> None:

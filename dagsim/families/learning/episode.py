@@ -10,7 +10,8 @@ from math import inf
 from typing import Any, Protocol
 
 from dagsim.errors import ConfigError, Stalled
-from dagsim.registry import Registry, Spec
+from dagsim.registry import Registry
+from dagsim.specs import Spec
 from dagsim.systems.seam import Codec, CodecSettings, Conversation, Kernel, RewardTerm, Scenario
 
 

@@ -24,7 +24,7 @@ from dagsim.errors import ConfigError, RunFolderError
 from dagsim.families.learning.codecs.codec import CandidatesConfig
 from dagsim.families.learning.environments.env_settings import ActionLevel, EnvConfig
 from dagsim.families.learning.environments.observations import Levelled, Presets
-from dagsim.registry import nearest_file
+from dagsim.spelling import nearest_file
 from dagsim.systems.cluster.scenario import GpuCluster
 from dagsim.systems.cluster.view import ClusterView
 from dagsim.systems.seam import Scenario

@@ -26,7 +26,8 @@ from dagsim.families.ramp.topology import TOPOLOGIES
 from dagsim.families.ramp.view import RampPolicy
 from dagsim.families.ramp.workload import RampJob, RampWorkload
 from dagsim.model import Cluster, RejectReason, gpu_type
-from dagsim.registry import Registry, nearest
+from dagsim.registry import Registry
+from dagsim.spelling import nearest
 from dagsim.systems.seam import Blocking, CountedJobs, Kernel, RewardTerm, Scenario
 
 _MADE_UP_SEED = 20_220_617

@@ -18,8 +18,8 @@ from dagsim.families.site.node_lists import ImportedCluster, ImportedSite, group
 from dagsim.families.site.site_import import log_in, read_site, site_files, site_parts, sites_in, with_jobs
 from dagsim.files import write_text
 from dagsim.model import GPU_TYPES, GpuType, NodeOutage, NodePartition, NodeReservation, OnDemand, QueueTree
-from dagsim.registry import choices
-from dagsim.systems.cluster.audit.facts import Audit
+from dagsim.spelling import choices
+from dagsim.systems.cluster.audit.audit import Audit
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import cluster_scenario_of

@@ -15,7 +15,7 @@ from dagsim.families.site.node_lists import ImportedSite
 from dagsim.family import family_entries
 from dagsim.model import Job
 from dagsim.own_code import attribute
-from dagsim.registry import nearest_file
+from dagsim.spelling import nearest_file
 from dagsim.text import count_of
 from dagsim.traces import Trace, open_trace
 from dagsim.traces.source import Source

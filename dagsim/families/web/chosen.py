@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dagsim.errors import InputError
+from dagsim.experiment.cell_run import CellRun
 from dagsim.experiment.compare import paired_lines
-from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.scenario import metric_of, sample_of
 from dagsim.experiment.store import Store
 from dagsim.metrics.standings import PolicyResult, standings

@@ -9,6 +9,7 @@ import typer
 
 from dagsim.cli.app import app, say
 from dagsim.cli.options import page_name
+from dagsim.cli.telling import folders_with_runs
 from dagsim.families.web import services
 
 
@@ -31,10 +32,10 @@ def report(
 
     Example: dagsim report results/20261120T193000Z-eval-sjf-s0-3fa9c1 -o report.html
     """
-    from dagsim.experiment.store import Store, run_folders
+    from dagsim.experiment.store import Store
     from dagsim.families.web.document import write_page
 
-    runs = run_folders(runs)
+    runs = folders_with_runs(runs)
     say(write_page([Store.open(run) for run in runs], out or runs[0] / "report.html"))
 
 

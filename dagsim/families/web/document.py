@@ -15,7 +15,7 @@ from typing import Any
 
 import dagsim
 from dagsim.errors import InputError
-from dagsim.experiment.compare import explained_waits, used_links
+from dagsim.experiment.explained import explained_waits, used_links
 from dagsim.experiment.scenario import workload_label
 from dagsim.experiment.store import Store, is_sweep
 from dagsim.experiment.training_log import read_log

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dagsim.errors import DagsimError, InputError, RunFolderError
-from dagsim.experiment.kept_files import CellRun
+from dagsim.experiment.cell_run import CellRun
 from dagsim.experiment.scenario import workload_label
 from dagsim.experiment.store import Store
 from dagsim.experiment.training_log import read_log

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from dagsim.config.schema import dump_config
+from dagsim.config.dumping import dump_config
 from dagsim.errors import RunFolderError
+from dagsim.experiment.cell_run import CellRun
 from dagsim.experiment.compare import CellGroup, compared_axis, grouped_standings
-from dagsim.experiment.kept_files import CellRun
-from dagsim.experiment.plan import Axis, short_names
 from dagsim.experiment.scenario import metric_of, sample_of, workload_label
 from dagsim.experiment.store import Store
+from dagsim.experiment.sweep_grid import Axis, short_names
 from dagsim.families.web.charts import Packer, details, element, notes, table
 from dagsim.families.web.chosen import MOST_DRAWN, Chosen
 from dagsim.families.web.wait_sections import Explain, worst_waits
@@ -34,7 +34,7 @@ from dagsim.report.comparison import comparison_table, metric_name, sweep_table
 from dagsim.report.grid import Grid, factor, interval, number, short
 from dagsim.report.panels import TrainingRow, link_steps
 from dagsim.report.tables import contradictions, losses, observed_table, run_notes, summary_table, workload_notes
-from dagsim.systems.cluster.audit.facts import URGENT
+from dagsim.systems.cluster.audit.audit import URGENT
 from dagsim.systems.cluster.network.links import LinkUse, busiest
 from dagsim.text import count_of
 

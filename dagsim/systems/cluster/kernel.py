@@ -49,7 +49,7 @@ from dagsim.model.streams import Streams
 from dagsim.systems.cluster import legality
 from dagsim.systems.cluster.arrivals.dependencies import any_depends
 from dagsim.systems.cluster.arrivals.eligibility import Eligibility
-from dagsim.systems.cluster.arrivals.job_stream import JobsToCome
+from dagsim.systems.cluster.arrivals.jobs_to_come import JobsToCome
 from dagsim.systems.cluster.arrivals.preparation import Preparation
 from dagsim.systems.cluster.clock import ARRIVALS, COMPLETIONS, Clock, Timer
 from dagsim.systems.cluster.forks import AHEAD, COPIED, EMPTY, SAME, Forked

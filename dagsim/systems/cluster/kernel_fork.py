@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
-from dagsim.systems.cluster.arrivals.job_stream import JobsToCome
+from dagsim.systems.cluster.arrivals.jobs_to_come import JobsToCome
 from dagsim.systems.cluster.clock import COMPLETIONS, Clock
 from dagsim.systems.cluster.forks import Fork
 from dagsim.systems.cluster.state import Run

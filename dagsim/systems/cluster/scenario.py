@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, get_args
 from dagsim.errors import ConfigError, ModelError, TraceError
 from dagsim.metrics.why import observed_against_simulated
 from dagsim.model import Admit, Cluster, Job, Request
-from dagsim.registry import Registry, nearest
+from dagsim.registry import Registry
+from dagsim.spelling import nearest
 from dagsim.systems.cluster import services
 from dagsim.systems.cluster.arrivals.job_sources import JOBS_KEPT, StoredJobs, TraceJobs
 from dagsim.systems.cluster.arrivals.job_stream import JobStream
@@ -45,8 +46,8 @@ from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic
 
 if TYPE_CHECKING:
+    from dagsim.systems.cluster.audit.audit import Audit
     from dagsim.systems.cluster.audit.auditor import Auditor
-    from dagsim.systems.cluster.audit.facts import Audit
     from dagsim.traces.trace import Trace
     from dagsim.traces.trace_file import TraceFile
 
@@ -444,7 +445,7 @@ class ClusterScenario(Models, ClusterWorld):
         Raises:
             TraceError, WorkloadError: The workload cannot be read.
         """
-        from dagsim.systems.cluster.audit.facts import Audit
+        from dagsim.systems.cluster.audit.audit import Audit
 
         if self._trace is None:
             return Audit()

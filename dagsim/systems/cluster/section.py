@@ -29,8 +29,8 @@ from dagsim.model import (
 )
 from dagsim.model.gpu import canonical
 from dagsim.model.mig import MIG_TABLES
-from dagsim.registry import choices, nearest
 from dagsim.sections import Foreign, Later, Registered, Section
+from dagsim.spelling import choices, nearest
 from dagsim.systems.cluster import services
 from dagsim.systems.cluster.models import COMMUNICATIONS, FAILURE_MODELS, RUNTIMES, SETUPS, SHARINGS, Models
 from dagsim.systems.cluster.models.estimates import Estimates

@@ -18,9 +18,11 @@ from typer.testing import CliRunner
 
 from dagsim import family
 from dagsim.cli import app
-from dagsim.config.schema import Config, Setting, dump_config, load_config, plain
+from dagsim.config.dumping import dump_config, plain
+from dagsim.config.schema import Config, load_config
+from dagsim.config.yaml import Setting
 from dagsim.errors import ConfigError, InputError
-from dagsim.experiment.kept_files import CellRun
+from dagsim.experiment.cell_run import CellRun
 from dagsim.families.capacity.answer_tables import plan_table
 from dagsim.families.capacity.log_demand import Beginning, LogDemand, with_growth
 from dagsim.families.capacity.machines import (

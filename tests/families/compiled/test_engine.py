@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from dagsim.cli import app
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import ConfigError
-from dagsim.experiment.kept_files import engine_of
+from dagsim.experiment.cell_run import engine_of
 from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.simulate import check, run_policy
 from dagsim.experiment.store import Store

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dagsim.experiment.kept_files import packed_schedule, read_schedule
+from dagsim.experiment.schedule_files import packed_schedule, read_schedule
 from dagsim.families.compiled.reading import read_scenario
 from dagsim.model import Cluster
 from dagsim.model.log import FactColumns, Schedule

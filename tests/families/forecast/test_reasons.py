@@ -12,7 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from dagsim.cli import app
-from dagsim.config.schema import Setting, load_config
+from dagsim.config.schema import load_config
+from dagsim.config.yaml import Setting
 from dagsim.experiment.simulate import make_policy
 from dagsim.families.forecast.question import workload_of
 from dagsim.families.forecast.reasons import UNLISTED, Fate, verdict_of

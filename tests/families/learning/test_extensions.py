@@ -11,7 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from dagsim.cli import app
-from dagsim.config.schema import dump_config, load_config
+from dagsim.config.dumping import dump_config
+from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError
 from dagsim.experiment.simulate import run_policy
 from dagsim.families.learning.checkpoint import Checkpoint

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dagsim.config.schema import Setting, load_config
+from dagsim.config.schema import load_config
+from dagsim.config.yaml import Setting
 from dagsim.errors import TraceError
 from dagsim.families.site.cluster_file import import_site
 from dagsim.families.slurm.site.slurm_power import power_rules

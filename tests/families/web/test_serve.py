@@ -403,8 +403,9 @@ def test_trainings_count_iterations_and_sweeps_cells(tmp_path: Path) -> None:
     from dagsim.config.schema import load_config
     from dagsim.experiment.carry_out import carry_out
     from dagsim.experiment.executors import Local
-    from dagsim.experiment.plan import Plan, read_grid
+    from dagsim.experiment.plan import Plan
     from dagsim.experiment.store import Store
+    from dagsim.experiment.sweep_grid import read_grid
     from dagsim.experiment.training_log import TrainingLog
 
     training = RunStore.create(tmp_path, "train", load_config(None, ["train.iterations=9"]), argv=["dagsim"])

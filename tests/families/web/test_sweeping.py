@@ -9,8 +9,9 @@ import pytest
 from dagsim.errors import InputError
 from dagsim.experiment.carry_out import carry_out
 from dagsim.experiment.executors import Local
-from dagsim.experiment.plan import Plan, read_grid
+from dagsim.experiment.plan import Plan
 from dagsim.experiment.store import Store
+from dagsim.experiment.sweep_grid import read_grid
 from dagsim.families.web.charts import Packer
 from dagsim.families.web.document import page
 from dagsim.families.web.run_sections import SweepView

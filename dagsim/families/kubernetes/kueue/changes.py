@@ -13,7 +13,7 @@ from dagsim.families.kubernetes.kueue.kueue_objects import KueueObjects
 from dagsim.families.kubernetes.kueue.kueue_site import READ_KEYS, VERSIONS, manifests_in
 from dagsim.families.kubernetes.kueue.manifests import KINDS, full_name, with_objects
 from dagsim.model import QueueTree
-from dagsim.registry import nearest
+from dagsim.spelling import nearest
 from dagsim.traces.documents import list_in, object_in, text_in
 from dagsim.traces.source import Source
 

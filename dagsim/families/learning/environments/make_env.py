@@ -16,7 +16,7 @@ from dagsim.families.learning.environments.env_settings import EnvConfig
 from dagsim.families.learning.environments.episode_env import EpisodeEnv
 from dagsim.family import family_entries, refuse_missing
 from dagsim.own_code import attribute
-from dagsim.registry import check_arguments
+from dagsim.spelling import check_arguments
 from dagsim.systems.seam import Scenario
 
 

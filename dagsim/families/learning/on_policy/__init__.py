@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 
 from dagsim.errors import ConfigError
 from dagsim.families.learning.settings import Algorithm
-from dagsim.registry import Spec
+from dagsim.specs import Spec
 
 __all__ = ["PpoConfig", "ReinforceConfig"]
 

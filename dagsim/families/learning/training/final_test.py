@@ -20,12 +20,14 @@ import numpy as np
 
 from dagsim.config.schema import Config
 from dagsim.experiment.carry_out import RunProgress, carry_out, raise_failures
+from dagsim.experiment.cell import Cell
+from dagsim.experiment.cell_run import CellRun
 from dagsim.experiment.executors import executor_for
-from dagsim.experiment.kept_files import CellRun
-from dagsim.experiment.plan import Axis, Cell, Plan, SweepGrid
+from dagsim.experiment.plan import Plan
 from dagsim.experiment.scenario import metric_of, scenario_of
 from dagsim.experiment.simulate import run_policy
 from dagsim.experiment.store import Store
+from dagsim.experiment.sweep_grid import Axis, SweepGrid
 from dagsim.experiment.tune import TUNABLE, candidates
 from dagsim.files import write_text
 from dagsim.metrics import summarize

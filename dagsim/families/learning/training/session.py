@@ -12,7 +12,7 @@ from dagsim.config.bundled import find_config
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import InputError
 from dagsim.experiment.carry_out import write_comparison
-from dagsim.experiment.kept_files import CellRun
+from dagsim.experiment.cell_run import CellRun
 from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.scenario import metric_of
 from dagsim.experiment.store import Store

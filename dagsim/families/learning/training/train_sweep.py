@@ -19,11 +19,12 @@ from typing import Any, NamedTuple
 
 from dagsim.cli.app import say
 from dagsim.cli.options import SweepOutput
-from dagsim.config.schema import Config, config_hash, dump_config
+from dagsim.config.dumping import config_hash, dump_config
+from dagsim.config.schema import Config
 from dagsim.errors import InputError
-from dagsim.experiment.kept_files import CellRun
-from dagsim.experiment.plan import SweepGrid
+from dagsim.experiment.cell_run import CellRun
 from dagsim.experiment.store import Store
+from dagsim.experiment.sweep_grid import SweepGrid
 from dagsim.experiment.training_log import read_log
 from dagsim.families.learning.training.progress import training_progress
 from dagsim.families.learning.training.session import begin_training, train_in

@@ -28,10 +28,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dagsim.config.schema import Config, plain
+from dagsim.config.dumping import plain
+from dagsim.config.schema import Config
 from dagsim.errors import ConfigError, RunFolderError
+from dagsim.experiment.cell_run import CellRun
 from dagsim.experiment.executors import executor_for
-from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.ledger import claim_report_seeds
 from dagsim.experiment.provenance import digest
 from dagsim.experiment.scenario import sample_of, scenario_of, workload_label
@@ -70,9 +71,10 @@ from dagsim.families.learning.training.train_section import check_training
 from dagsim.metrics import summarize
 from dagsim.metrics.standings import Sample
 from dagsim.model.log import Schedule
-from dagsim.registry import Registry, Spec
+from dagsim.registry import Registry
 from dagsim.sections import kind_of
 from dagsim.seeds import REPORT, TRAIN, VALIDATION, seeds_of
+from dagsim.specs import Spec
 
 _PAYS = 10
 """Episodes run in the compiled engine if there are at least this many iterations. For fewer

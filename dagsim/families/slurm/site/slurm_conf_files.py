@@ -12,7 +12,7 @@ from dagsim.errors import TraceError
 from dagsim.families.site.node_lists import MOST_NODES
 from dagsim.families.slurm.site.slurm_site import SlurmSite, TopologySwitch
 from dagsim.families.slurm.site.slurm_site_values import hosts_of, licences_of, naming
-from dagsim.registry import nearest
+from dagsim.spelling import nearest
 from dagsim.traces.fields import count
 from dagsim.traces.source import Source
 

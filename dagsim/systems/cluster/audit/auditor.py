@@ -19,7 +19,7 @@ from dagsim.model import Cluster, Demand, Job, QueueTree, Request, TaskGraph
 from dagsim.model.gpu import canonical
 from dagsim.model.mig import named_types
 from dagsim.systems.cluster import services
-from dagsim.systems.cluster.audit.facts import NAMED, Audit, listed
+from dagsim.systems.cluster.audit.audit import NAMED, Audit, listed
 from dagsim.systems.cluster.audit.verdicts import EmptyCluster, RoomVerdict
 from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.systems.cluster.resources.site import SiteState

@@ -4,19 +4,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dagsim.errors import ConfigError
 from dagsim.model import QueueTree
 from dagsim.registry import Entry, Registry
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import FailureModel, Preemption, Setup
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime
 from dagsim.systems.cluster.models.shared_gpus import Sharing
-from dagsim.systems.cluster.network.base import Communication, Network
+from dagsim.systems.cluster.network import NETWORKS, Communication, Network
 
-__all__ = ["COMMUNICATIONS", "FAILURE_MODELS", "RUNTIMES", "SETUPS", "SHARINGS", "Models"]
+__all__ = ["COMMUNICATIONS", "FAILURE_MODELS", "RUNTIMES", "SETUPS", "SHARINGS", "Models", "check_models"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,3 +110,38 @@ FAILURE_MODELS: Registry[Any] = Registry(
     method="start",
 )
 """Models that take nodes down and bring them back."""
+
+_KINDS: Mapping[str, Registry[Any] | type] = {
+    "runtime": RUNTIMES,
+    "setup": SETUPS,
+    "network": NETWORKS,
+    "sharing": SHARINGS,
+    "communication": COMMUNICATIONS,
+    "preemption": Preemption,
+    "failures": FAILURE_MODELS,
+    "estimates": Estimates,
+    "queues": QueueTree,
+}
+"""For each field of ``Models``, its class or the registry that states which method it needs."""
+_OPTIONAL = ("setup", "network", "sharing", "communication", "queues")
+
+
+def check_models(call: str, models: Mapping[str, Any]) -> None:
+    """Check that values for the fields of ``Models`` are models. Other names are ignored.
+
+    Raises:
+        ConfigError: A value is not such a model. The message begins with ``call``.
+    """
+    for name, value in models.items():
+        kind = _KINDS.get(name)
+        if kind is None or (value is None and name in _OPTIONAL):
+            continue
+        for part in value if name == "failures" and isinstance(value, list | tuple) else [value]:
+            if isinstance(part, kind) if isinstance(kind, type) else _has_method(part, kind):
+                continue
+            hint = f"; make one: {part.__name__}()" if isinstance(part, type) else ""
+            raise ConfigError(f"{call}: {name} must be a model object, not a name or a value; got {part!r}{hint}")
+
+
+def _has_method(value: object, kind: Registry[Any]) -> bool:
+    return not isinstance(value, type) and hasattr(value, str(kind.method))

@@ -14,7 +14,7 @@ from simpy.events import Event
 from dagsim.errors import ModelError
 from dagsim.model import Cluster, GpuType, Task
 from dagsim.model.arithmetic import ordered_sum
-from dagsim.registry import nearest
+from dagsim.spelling import nearest
 from dagsim.systems.cluster.clock import Clock, Timer
 from dagsim.systems.cluster.network.links import FabricLevel
 

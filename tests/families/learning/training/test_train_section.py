@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, InputError
-from dagsim.experiment.kept_files import CellRun
+from dagsim.experiment.cell_run import CellRun
 from dagsim.experiment.ledger import claim_report_seeds
 from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.scenario import scenario_of

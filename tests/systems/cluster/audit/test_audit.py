@@ -28,8 +28,8 @@ from dagsim.model import (
     TaskGraph,
     gpu_type,
 )
+from dagsim.systems.cluster.audit.audit import Audit
 from dagsim.systems.cluster.audit.auditor import Auditor
-from dagsim.systems.cluster.audit.facts import Audit
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from dagsim.errors import ModelError
-from dagsim.experiment.kept_files import jobs_text, packed_schedule
+from dagsim.experiment.schedule_files import jobs_text, packed_schedule
 from dagsim.metrics import summarize
 from dagsim.model import Cluster, InFlight, Job, Kind, Node, Share, Task, gpu_type
 from dagsim.model.log import Schedule

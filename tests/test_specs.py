@@ -4,7 +4,7 @@ from math import inf, isnan
 
 import pytest
 
-from dagsim.registry import scalar
+from dagsim.specs import scalar
 
 
 @pytest.mark.parametrize(
