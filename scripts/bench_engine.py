@@ -27,7 +27,7 @@ import command
 import numpy as np
 
 from dagsim.families.compiled.choice import EXAMPLES, costs, plan_for
-from dagsim.systems.cluster.models.failures import Preemption
+from dagsim.systems.cluster.models.kept_work import Preemption
 
 MARGIN = 1.25
 """How much longer a run must be than where the lines meet, since both are measured."""

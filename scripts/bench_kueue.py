@@ -22,7 +22,7 @@ from kubernetes_golden import kueue
 
 from dagsim.families.kubernetes.kueue.kueue_site import read_kueue_site
 from dagsim.model import Cluster, GpuType, Job, Node, Task
-from dagsim.systems.cluster.models.failures import Preemption
+from dagsim.systems.cluster.models.kept_work import Preemption
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 

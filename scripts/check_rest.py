@@ -37,7 +37,7 @@ from stress import specs
 
 from dagsim.errors import ConfigError, DagsimError, Stalled
 from dagsim.model import Attempt, Cluster, Job, Kind, Request, TaskGraph
-from dagsim.model.log import Schedule
+from dagsim.model.log import RUN_ENDS, Schedule
 from dagsim.model.queues import JobSuspension
 from dagsim.systems.cluster import Maintenance, NodeFailures, Preemption
 from dagsim.systems.cluster.kernel import ClusterKernel
@@ -182,7 +182,7 @@ def rows_from(schedule: Schedule, begins_s: float, cluster: Cluster) -> list[tup
     among those that run then or later.
     """
     rows, numbers = [], dict[int, int]()
-    ended = {row.run: row.time_s for row in schedule.log if row.kind in (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)}
+    ended = {row.run: row.time_s for row in schedule.log if row.kind in RUN_ENDS}
     for row in schedule.log:
         if row.kind in (Kind.DOWN, Kind.UP):
             continue
@@ -313,7 +313,7 @@ def _as_logged(jobs: Sequence[Job], kernel: ClusterKernel) -> Iterator[Job]:
         if row.kind == Kind.STARTED:
             start_s[row.run] = row.time_s
             nodes.setdefault(row.run, []).extend([names[row.node]] * row.instances)
-        elif row.kind in (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED) and row.run in start_s:
+        elif row.kind in RUN_ENDS and row.run in start_s:
             began_s = start_s.pop(row.run)
             attempt = Attempt(eligible_s[row.job], began_s, row.time_s, tuple(nodes[row.run]))
             attempts.setdefault(row.job, []).append(attempt)

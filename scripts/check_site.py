@@ -46,7 +46,7 @@ from dagsim.model import (
     TaskGraph,
     gpu_type,
 )
-from dagsim.model.log import RejectReason, Schedule
+from dagsim.model.log import RUN_ENDS, RejectReason, Schedule
 from dagsim.model.queues import Caps, NodeOutage, NodePartition, NodeReservation, Qos, QueueNode, QueueTree
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
@@ -278,7 +278,7 @@ class Judge:
                 self.first_s.setdefault(own.id, now)
                 self.runs[run] = own, own.tasks[task], [*nodes[run].items()]
                 self._start(Start(own, own.tasks[task], [*nodes[run]], now, *self.eligible(own, own.tasks[task])))
-            elif kind in (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED, Kind.RELEASED):
+            elif kind in (*RUN_ENDS, Kind.RELEASED):
                 self.runs.pop(run, None)
             elif kind == Kind.REJECTED and now == self.site.jobs[job].arrival_s:  # it never came: nobody waits for it
                 self.first_s[self.site.jobs[job].id] = self.left_s[self.site.jobs[job].id] = -inf

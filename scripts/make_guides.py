@@ -32,7 +32,7 @@ WIDTH = 100
 _BLOCK = re.compile(r"(?:<!-- file: (\S+) -->\n)?```(\w*)\n(.*?)```", re.DOTALL)
 _CLOCKS = (
     (re.compile(r"\d{8}T\d{6}Z(-[\w-]+)-[0-9a-f]{6}"), r"20260101T120000Z\1-0a1b2c"),  # the time, and a hash
-    (re.compile(r"(?m)^simulating .* of \d+ runs? done\n"), ""),
+    (re.compile(r"(?m)^(?:simulating .* of \d+ runs?|forecasting at .*) done\n"), ""),
     (re.compile(r"(?m)^forecast \d+: .*\n"), ""),  # how many early forecasts there are depends on the machine
     (re.compile(r"(?m)[ \t]+$"), ""),
 )

@@ -28,8 +28,10 @@ from validate_intervals import SIZES, Population, populations, sequential, table
 
 from dagsim.config.schema import load_config
 from dagsim.experiment.simulate import run_policy
-from dagsim.metrics.intervals import FEWEST_JOBS, over_time, t_of_mean, two_sided_p
+from dagsim.metrics.intervals import t_of_mean
 from dagsim.metrics.jct import jct
+from dagsim.metrics.ratio_over_time import FEWEST_JOBS, over_time
+from dagsim.metrics.student import two_sided_p
 from dagsim.workload.synthetic import Synthetic
 
 OUT = Path(__file__).parent.parent / "results" / "statistics" / "rules.json"

@@ -32,7 +32,8 @@ from dagsim.experiment.ledger import Spending
 from dagsim.experiment.sweep_grid import Axis, SweepGrid
 from dagsim.families.ramp.policies import tuned_weights
 from dagsim.files import write_text
-from dagsim.metrics.intervals import ratio_of_means, t_quantile
+from dagsim.metrics.intervals import ratio_of_means
+from dagsim.metrics.student import t_quantile
 
 SEEDS = range(3_012_000, 3_012_008)
 """As many report seeds as a table of agents has. The ledger gives each its own."""

@@ -28,7 +28,7 @@ from command import Say
 from dagsim.families.benchmark.papers import opened, sequence_jobs, sequence_starts, simulated
 from dagsim.files import write_text
 from dagsim.metrics import bounded_slowdown, to_csv
-from dagsim.metrics.intervals import t_quantile
+from dagsim.metrics.student import t_quantile
 from dagsim.model import Job
 
 LOGS = {

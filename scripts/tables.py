@@ -39,9 +39,9 @@ from dagsim.errors import InputError
 from dagsim.experiment.cell_run import CellRun
 from dagsim.experiment.ledger import Ledger, Spending
 from dagsim.files import write_text
-from dagsim.metrics.intervals import t_quantile, two_sided_p
 from dagsim.metrics.paired import holm, words
 from dagsim.metrics.standings import METHOD, standings
+from dagsim.metrics.student import t_quantile, two_sided_p
 from dagsim.seeds import REPORT
 
 CELL = ("cluster", "shape", "load", "estimates")

@@ -55,10 +55,10 @@ from dagsim.metrics.intervals import (
     seeds_for_interval,
     seeds_for_mean,
     t_of_mean,
-    two_sided_p,
 )
 from dagsim.metrics.jct import jct
 from dagsim.metrics.paired import Ending, Precision, holm, paired
+from dagsim.metrics.student import two_sided_p
 from dagsim.model import Cluster
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.scenario import ClusterScenario

@@ -18,7 +18,7 @@ from dagsim.cli.running import Kept
 if TYPE_CHECKING:
     from dagsim.experiment.cell_run import CellRun
     from dagsim.experiment.store import Store
-    from dagsim.metrics.intervals import OverTime
+    from dagsim.metrics.ratio_over_time import OverTime
     from dagsim.metrics.standings import PolicyResult
 
 

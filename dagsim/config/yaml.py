@@ -65,10 +65,11 @@ def as_listed(settings: Iterable[str | Setting]) -> list[str | Setting]:
     Raises:
         ConfigError: They are one text, a mapping or something else instead of several texts.
     """
-    listed = list(settings) if isinstance(settings, Iterable) and not isinstance(settings, str | Mapping) else [None]
-    if not all(isinstance(setting, str | Setting) for setting in listed):
-        raise ConfigError(f'settings: give a list of texts, such as ["policy=sjf"]; got {settings!r}')
-    return listed
+    if isinstance(settings, Iterable) and not isinstance(settings, str | Mapping):
+        listed = list(settings)
+        if all(isinstance(setting, str | Setting) for setting in listed):
+            return listed
+    raise ConfigError(f'settings: give a list of texts, such as ["policy=sjf"]; got {settings!r}')
 
 
 @dataclass(slots=True)

@@ -74,5 +74,5 @@ def _of_extra(name: str, extra: str) -> Any:
 
 gymnasium.register(SCHEDULING_ID, "dagsim.envs:make_env", vector_entry_point="dagsim.envs:make_vector_env")
 for _home, _entry in family_entries("environments"):
-    if _entry.summary != SCHEDULING_ID:
-        gymnasium.register(_entry.summary, f"{_home}{_entry.target}")
+    if _entry.id != SCHEDULING_ID:
+        gymnasium.register(_entry.id, f"{_home}{_entry.target}")

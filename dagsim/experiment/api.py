@@ -64,9 +64,10 @@ def simulate(
     machines = cluster if isinstance(cluster, Cluster) else Cluster.of(cluster)
     jobs = _workload(workload)
     model: Runtime = runtime if runtime is not None else Throughput() if isinstance(jobs, Synthetic) else Recorded()
-    observers = models.pop("observers", ())
-    if not isinstance(observers, Collection) or not all(map(callable, observers)):
-        raise ConfigError(f"simulate: observers must be a list of functions, got {observers!r}")
+    given = models.pop("observers", ())
+    if not isinstance(given, Collection) or not all(map(callable, given)):
+        raise ConfigError(f"simulate: observers must be a list of functions, got {given!r}")
+    observers = list(given)
     check_arguments("simulate", models, *[part.name for part in fields(ClusterScenario) if part.init])
     check_models("simulate", {"runtime": model, **models})
     scenario = ClusterScenario(machines, jobs, runtime=model, **models)

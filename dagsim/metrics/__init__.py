@@ -5,7 +5,6 @@ columns once and pass them to each function.
 """
 
 from dagsim.metrics.columns import ScheduleColumns, columns
-from dagsim.metrics.intervals import OverTime, over_time
 from dagsim.metrics.jct import (
     bounded_slowdown,
     bounded_stretch,
@@ -33,6 +32,7 @@ from dagsim.metrics.jct import (
 )
 from dagsim.metrics.metric_tables import to_csv, to_pandas
 from dagsim.metrics.paired import Paired, Precision, Verdict, compared, holm, paired
+from dagsim.metrics.ratio_over_time import OverTime, over_time
 from dagsim.metrics.summary import Distribution, GpuGroup, JobGroup, Summary, glossary, summarize
 from dagsim.metrics.utilization import (
     Energy,

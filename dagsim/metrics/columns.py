@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 
 from dagsim.errors import ModelError
 from dagsim.model import Cluster, Kind, PowerState
-from dagsim.model.log import FactColumns, Schedule
+from dagsim.model.log import RUN_ENDS, FactColumns, Schedule
 from dagsim.processes import return_freed_memory
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.signedinteger]
 Flags: TypeAlias = NDArray[np.bool_]
 
-_ENDS = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)
 _STILL_RUNNING = -1
 
 
@@ -357,7 +356,7 @@ def _jobs(schedule: Schedule, rows: np.ndarray) -> JobColumns:
 def _runs(rows: np.ndarray, nodes: int, log_end_s: float) -> RunColumns:
     kind = np.ascontiguousarray(rows["kind"])
     started = np.flatnonzero(kind == Kind.STARTED)
-    ended = np.flatnonzero(_among(_ENDS)[kind])
+    ended = np.flatnonzero(_among(RUN_ENDS)[kind])
     computing = np.flatnonzero(kind == Kind.COMPUTING)
     run, node = rows["run"][started], rows["node"][started]
 
@@ -407,9 +406,9 @@ def _among(kinds: tuple[Kind, ...]) -> Flags:
 def _phases(rows: np.ndarray, jobs: JobColumns, log_end_s: float) -> Phases:
     change = np.zeros(max(Kind) + 1, np.int8)
     change[Kind.STARTED] = 1
-    change[list(_ENDS)] = -1
+    change[list(RUN_ENDS)] = -1
     kind = np.ascontiguousarray(rows["kind"])
-    places = np.flatnonzero(_among((Kind.ARRIVED, Kind.COMPLETED, Kind.STARTED, *_ENDS))[kind])
+    places = np.flatnonzero(_among((Kind.ARRIVED, Kind.COMPLETED, Kind.STARTED, *RUN_ENDS))[kind])
     change, job = change[kind[places]], rows["job"][places]
     # The rows are sorted by time, and a stable sort keeps this order within each job.
     order = _stable_order(job)

@@ -1,107 +1,15 @@
-"""Student's t, and intervals for a ratio of paired values, for their median, and for a ratio over
-blocks of a trace.
-
-Student's t is computed here rather than by scipy, because importing ``scipy.special`` takes 0.2 to
-0.3 CPU seconds, a quarter of the time that a small command takes. ``tests/metrics/test_student.py``
-compares the results with scipy's.
-"""
+"""Intervals for a ratio of paired values and for their median, and the number of seeds that they need."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from math import ceil, inf, isfinite, log, nan, sqrt
-from statistics import NormalDist
+from math import ceil, inf, sqrt
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from dagsim.errors import InputError, require
 from dagsim.metrics.columns import Floats
-
-_TERMS = 10_000
-"""Maximum number of terms. The continued fraction needs fewer terms, about the square root of the
-degrees of freedom.
-"""
-_TINY = 1e-300
-"""A tiny value that replaces 0 in a denominator (Lentz's method)."""
-
-
-def two_sided_p(t: ArrayLike, df: int) -> Floats:
-    """Return P(|T| > |t|) for Student's t with ``df`` degrees of freedom, for each element. NaN
-    stays NaN."""
-    squared = np.square(np.asarray(t, float))
-    with np.errstate(invalid="ignore"):
-        rest = np.where(np.isinf(squared), 1.0, squared / (df + squared))
-    return _incomplete_beta(df / 2, 0.5, df / (df + squared), rest)
-
-
-@lru_cache(maxsize=4096)
-def t_quantile(level: float, df: int) -> float:
-    """Return the bound within which |T| stays with probability ``level``. For example, it is 12.706
-    for a level of 0.95 and 1 degree of freedom.
-
-    Raises:
-        InputError: The level is not between 0 and 1, or there are no degrees of freedom.
-    """
-    if not 0 < level < 1 or df < 1:
-        raise InputError(
-            f"Student's t: level must be between 0 and 1, and df must be 1 or more, got {level!r} and {df!r}"
-        )
-    tail = 1 - level
-    log_norm = math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - math.log(df * math.pi) / 2
-    normal = NormalDist().inv_cdf(1 - tail / 2)
-    # Fisher's expansion, truncated so that the result is below the quantile.
-    bound = normal + (normal**3 + normal) / (4 * df)
-    # The tail is convex, so Newton's method approaches the quantile from the left and cannot
-    # overshoot.
-    for _ in range(200):
-        density = math.exp(log_norm - (df + 1) / 2 * math.log1p(bound * bound / df))
-        step = (float(two_sided_p(bound, df)) - tail) / (2 * density)
-        bound += step
-        if abs(step) <= 1e-11 * bound:
-            break
-    return bound
-
-
-def _incomplete_beta(a: float, b: float, x: Floats, rest: Floats) -> Floats:
-    """Return the regularised incomplete beta function I_x(a, b). ``rest`` is 1 - x. It is a
-    separate argument, so that neither value loses digits.
-    """
-    with np.errstate(divide="ignore"):
-        front = np.exp(
-            math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * np.log(x) + b * np.log(rest)
-        )  # 0 at x = 0 and at x = 1
-    # The continued fraction converges fast for these values of x. For all others, use I_x(a, b) = 1 - I_rest(b, a).
-    direct = x < (a + 1) / (a + b + 2)
-    near = front * _fraction(a, b, np.where(direct, x, 0.0)) / a
-    far = 1 - front * _fraction(b, a, np.where(direct, 0.0, rest)) / b
-    return np.where(np.isnan(x), np.nan, np.where(direct, near, far))
-
-
-def _fraction(a: float, b: float, x: Floats) -> Floats:
-    """Return the continued fraction 1 / (1 + d1 / (1 + d2 / ...)) from DLMF 8.17.22."""
-    value, c, d = np.ones_like(x), np.full_like(x, np.inf), np.ones_like(x)
-    for term in range(1, _TERMS):
-        m = term // 2
-        if term % 2:
-            numerator = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        else:
-            numerator = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        c = _never_zero(1 + numerator / c)
-        d = 1 / _never_zero(1 + numerator * d)
-        value = value * c * d
-        if np.all(np.abs(c * d - 1) <= 1e-15):
-            break
-    return value
-
-
-def _never_zero(values: Floats) -> Floats:
-    return np.where(np.abs(values) < _TINY, _TINY, values)
-
+from dagsim.metrics.student import t_quantile
 
 LARGE_JOB = 0.09
 """If a single job takes more than this share of a seed's job-seconds, the seeds cannot show the
@@ -304,79 +212,3 @@ def t_of_mean(logs: Floats) -> Floats:
 def _no_interval(value: Floats) -> Bounds:
     nothing = np.full_like(value, np.nan)
     return Bounds(value, nothing, nothing)
-
-
-FEWEST_JOBS = 10_000
-"""Minimum number of jobs. With fewer jobs, the blocks are correlated: with 5,000 jobs, a 95%
-interval covers the true ratio in only 77% of cases."""
-
-
-@dataclass(frozen=True, slots=True)
-class OverTime:
-    """The ratio of one scheduler's mean to another's within a single trace. The bounds are NaN if
-    the ratio drifts.
-    """
-
-    ratio: float
-    """Geometric mean of the ratios in ``blocks``."""
-    low: float
-    high: float
-    pieces: tuple[float, ...]
-    """The ratio of means in each block, in order of arrival."""
-    jobs: int
-    level: float
-
-    @property
-    def drifts(self) -> bool:
-        """True if the first and the last block differ by more than half the width of the interval.
-        No single interval is then valid for both blocks.
-        """
-        return not isfinite(self.low)
-
-    def __str__(self) -> str:
-        if self.drifts:
-            first, last = self.pieces[0], self.pieces[-1]
-            return f"no interval: the ratio drifts from {first:.3f} to {last:.3f} within this trace"
-        return f"{self.ratio:.3f} [{self.low:.3f}, {self.high:.3f}] over time within this trace"
-
-
-def over_time(
-    values: Sequence[float] | Floats, reference: Sequence[float] | Floats, blocks: int = 5, level: float = 0.95
-) -> OverTime:
-    """Compare two runs over ``blocks`` equal parts of a trace. Each run gives one value per job, in
-    order of arrival.
-
-    A remainder of fewer than ``blocks`` jobs is spread over the blocks.
-
-    Raises:
-        InputError: There are fewer than 10,000 jobs or fewer than 2 blocks, the lengths differ, or
-            a block has no work.
-    """
-    a, b = np.asarray(values, float), np.asarray(reference, float)
-    if a.ndim != 1 or a.shape != b.shape:
-        raise InputError(f"blocks: expected one value per job in both runs, got shapes {a.shape} and {b.shape}")
-    require(2 <= blocks <= 100, "blocks: must be 2 to 100", blocks, InputError)
-    if len(a) < FEWEST_JOBS:
-        raise InputError(
-            f"blocks: a trace needs at least {FEWEST_JOBS:,} jobs, because shorter blocks are correlated, "
-            f"but this one has {len(a):,}"
-        )
-    require(0 < level < 1, "blocks: level must be between 0 and 1", level, InputError)
-    pieces = [
-        _ratio(ours, theirs, number)
-        for number, (ours, theirs) in enumerate(
-            zip(np.array_split(a, blocks), np.array_split(b, blocks), strict=True), start=1
-        )
-    ]
-    bounds = geometric_mean(np.log(np.array(pieces)), level)
-    low, high = float(bounds.low), float(bounds.high)
-    if isfinite(low) and abs(log(pieces[0] / pieces[-1])) > log(high / low) / 2:
-        low = high = nan
-    return OverTime(float(bounds.value), low, high, tuple(pieces), len(a), level)
-
-
-def _ratio(ours: Floats, theirs: Floats, number: int) -> float:
-    for column in (ours, theirs):
-        if not np.all(np.isfinite(column) & (column >= 0)) or not column.any():
-            raise InputError(f"blocks: block {number} contains a job without a finite time, or only times of 0")
-    return float(ours.mean() / theirs.mean())

@@ -31,9 +31,8 @@ from dagsim.metrics.intervals import (
     seeds_for_interval,
     standard_deviation,
     t_of_mean,
-    t_quantile,
-    two_sided_p,
 )
+from dagsim.metrics.student import t_quantile, two_sided_p
 
 _FAR = 3.0
 """A seed that is further than this from the mean, in standard deviations, has too much weight."""

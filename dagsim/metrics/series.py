@@ -38,8 +38,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dagsim.metrics.columns import AnySchedule, Flags, Floats, Ints, columns
-from dagsim.metrics.intervals import t_quantile, two_sided_p
 from dagsim.metrics.jct import bounded_slowdown, bounded_stretch, jct, queueing, stretch, wait
+from dagsim.metrics.student import t_quantile, two_sided_p
 
 _VALUES = {
     "jct_s": jct,

@@ -13,8 +13,9 @@ import numpy as np
 
 from dagsim.errors import InputError
 from dagsim.metrics.columns import Floats
-from dagsim.metrics.intervals import largest_job, ratio_of_means, samples_needed, standard_deviation, t_quantile
+from dagsim.metrics.intervals import largest_job, ratio_of_means, samples_needed, standard_deviation
 from dagsim.metrics.paired import ENOUGH_SEEDS, ComparedRow, Paired, Verdict, compared, paired, verdict, words
+from dagsim.metrics.student import t_quantile
 from dagsim.model.arithmetic import ordered_sum, rounded, whole_sum
 from dagsim.spelling import nearest
 

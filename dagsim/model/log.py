@@ -23,6 +23,7 @@ from dagsim.model.cluster import Cluster, PowerState
 __all__ = [
     "NUMBERS",
     "ROW",
+    "RUN_ENDS",
     "FactColumns",
     "JobFacts",
     "Kind",
@@ -82,6 +83,10 @@ class Kind(IntEnum):
     ``PowerState``. ``Node.on_demand`` determines the first state."""
 
 
+RUN_ENDS = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)
+"""The kinds of rows that end a run."""
+
+
 class RejectReason(IntEnum):
     """The reason why a job was rejected."""
 
@@ -136,6 +141,27 @@ class Record(NamedTuple):
     instances: int = 0
     gpus: int = 0
     value: float = 0.0
+    """A number whose meaning depends on the kind (see ``Kind``)."""
+
+    @property
+    def held(self) -> float:
+        """The GPUs that a run holds on the node. Only rows about a start or an end have them."""
+        return self.value
+
+    @property
+    def rate(self) -> float:
+        """The rate at which a run continues (``Kind.RATE``)."""
+        return self.value
+
+    @property
+    def reason(self) -> RejectReason:
+        """The reason of a rejection (``Kind.REJECTED``)."""
+        return RejectReason(int(self.value))
+
+    @property
+    def power(self) -> PowerState:
+        """The new power state of a node (``Kind.POWER``)."""
+        return PowerState(int(self.value))
 
 
 class JobFacts(NamedTuple):
@@ -193,8 +219,7 @@ unpacked_row: Callable[[bytes], LogRow] = _ROW.unpack
 """Unpack the fields of a row from its bytes."""
 
 _CHUNK = 1 << 16
-_OF_RUNS = (Kind.STARTED, Kind.COMPUTING, Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED, Kind.RATE, Kind.ALLOCATED,
-            Kind.RELEASED)  # fmt: skip
+_OF_RUNS = (Kind.STARTED, Kind.COMPUTING, *RUN_ENDS, Kind.RATE, Kind.ALLOCATED, Kind.RELEASED)
 """Kinds of rows that name a task, a run and a node."""
 
 

@@ -1,11 +1,9 @@
 """Draw pictures of a schedule at a given time. A picture shows the waiting jobs, the GPUs of every
-node, and the queue length and GPU use up to that time. This module also defines the colours of all
-pictures, plots and pages, which are suitable for colour-blind readers.
+node, and the queue length and GPU use up to that time.
 """
 
 from __future__ import annotations
 
-import colorsys
 from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,39 +14,17 @@ from dagsim.metrics.columns import AnySchedule, Flags, Ints, columns
 from dagsim.metrics.lanes import bars_of, lanes_of
 from dagsim.metrics.utilization import gpus_held, jobs_waiting
 from dagsim.model import Kind
+from dagsim.pictures.colours import BLUE, GREY, INK, ORANGE, job_colour, readable_on
 
 if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageDraw import ImageDraw
 
-# The palette of Okabe and Ito ("Color universal design", 2008) except its yellow, which is too pale
-# for lines.
-BLUE, ORANGE, GREEN, SKY, VERMILION, PURPLE = "#0072B2", "#E69F00", "#009E73", "#56B4E9", "#D55E00", "#CC79A7"
-COLOURS = (BLUE, ORANGE, GREEN, SKY, VERMILION, PURPLE)
-
-_LIGHTEST = 0.82
-_SHADES = (1.0, 1.35, 0.7)
 _ACROSS = 8
 """Maximum number of cells in a row of a card."""
 _SIZES = (82, 72, 64, 58, 52, 46, 40, 34, 28, 24, 20, 16, 13, 11, 9, 7, 6, 5, 4, 3, 2, 1)
 _GAP = 8
 _TITLE = 14
-
-
-def rgb(colour: str) -> tuple[int, int, int]:
-    """Return the red, green and blue parts of ``#rrggbb``, each from 0 to 255."""
-    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
-
-
-def job_colour(number: int) -> tuple[float, float, float]:
-    """Return the colour of a job as red, green and blue from 0 to 1.
-
-    Successive jobs go through all hues, first in the basic shade, then lighter, then darker, so
-    that consecutive jobs have different colours.
-    """
-    hue, light, strength = colorsys.rgb_to_hls(*(part / 255 for part in rgb(COLOURS[number % len(COLOURS)])))
-    factor = _SHADES[number // len(COLOURS) % len(_SHADES)]
-    return colorsys.hls_to_rgb(hue, min(light * factor, _LIGHTEST), strength)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +105,7 @@ def _inner(cell: int) -> int:
 WIDTH, HEIGHT = 960, 540
 _FINE = 2
 """Pictures are first drawn larger by this factor and then reduced, so that edges are smooth."""
-_INK, _QUIET, _GROUND, _CARD, _CELL, _DOWN = "#222222", "#6b6b6b", "#ffffff", "#f1f3f5", "#dfe3e7", "#b9b9b9"
+_GROUND, _CARD, _CELL, _DOWN = "#ffffff", "#f1f3f5", "#dfe3e7", "#b9b9b9"
 _QUEUE = Box(20, 74, 168, 410)
 _NODES = Box(200, 74, 940, 410)
 _STRIP = Box(200, 436, 940, 508)
@@ -240,20 +216,20 @@ class Scene:
         running = int(np.count_nonzero((jobs.arrival_s <= now_s) & (self._gone_s > now_s))) - len(queue)
         self._text(pen, 20, 16, self._title or self._made.cluster.name, 20, bold=True)
         self._text(pen, 940, 18, clock(now_s - self._made.start_s), 18, anchor="ra", bold=True)
-        self._text(pen, 20, 48, f"waiting: {len(queue):,} {'job' if len(queue) == 1 else 'jobs'}", 14, _QUIET)
+        self._text(pen, 20, 48, f"waiting: {len(queue):,} {'job' if len(queue) == 1 else 'jobs'}", 14, GREY)
         caption = f"running: {running:,}      done: {done:,} of {len(jobs):,}"
         if self._made.cluster.gpus:
             step = max(int(np.searchsorted(self._held.time_s, now_s, "right")) - 1, 0)
             held = float(self._held.value[step])
             caption = f"GPUs held: {held:,.4g} of {self._made.cluster.gpus:,}      {caption}"
-        self._text(pen, 200, 48, caption, 14, _QUIET)
+        self._text(pen, 200, 48, caption, 14, GREY)
 
     def _draw_queue(self, pen: ImageDraw, queue: list[int]) -> None:
         room = self._room()
         for place, job in enumerate(queue[:room]):
             self._block(pen, self._place(place), job)
         if len(queue) > room:
-            self._text(pen, _QUEUE.left, _QUEUE.bottom + 6, f"and {len(queue) - room:,} more", 12, _QUIET)
+            self._text(pen, _QUEUE.left, _QUEUE.bottom + 6, f"and {len(queue) - room:,} more", 12, GREY)
 
     def _draw_cards(self, pen: ImageDraw, now_s: float) -> None:
         outages = self._made.outages
@@ -264,7 +240,7 @@ class Scene:
             self._box(pen, card, _DOWN if node in down else _CARD, round_=5)
             if self._layout.titled:
                 most = max(int((card.right - card.left) / 6.2), 1)
-                self._text(pen, card.left + 5, card.top + 2, self._made.cluster.nodes[node].name[-most:], 10, _QUIET)
+                self._text(pen, card.left + 5, card.top + 2, self._made.cluster.nodes[node].name[-most:], 10, GREY)
             for gpu in range(self._layout.counts[node]):
                 cell = self._layout.slot(node, gpu, gpu + 1)
                 if cell is not None and node not in down:
@@ -295,7 +271,7 @@ class Scene:
                 pen.line(points, fill=colour, width=2 * _FINE, joint="curve")
         pen.line([_STRIP.left * _FINE, _STRIP.bottom * _FINE, _STRIP.right * _FINE, _STRIP.bottom * _FINE], fill=_DOWN)
         now = _STRIP.left + (_STRIP.right - _STRIP.left) * min(max((now_s - start_s) / (end_s - start_s), 0.0), 1.0)
-        pen.line([now * _FINE, _STRIP.top * _FINE, now * _FINE, _STRIP.bottom * _FINE], fill=_QUIET, width=_FINE)
+        pen.line([now * _FINE, _STRIP.top * _FINE, now * _FINE, _STRIP.bottom * _FINE], fill=GREY, width=_FINE)
 
     def _draw_share(self, pen: ImageDraw, share: GpuPart) -> None:
         box = self._layout.slot(share.node, share.first, share.last)
@@ -307,7 +283,7 @@ class Scene:
         self._box(pen, done, _hex(colour), round_=3)
         if self._layout.cell >= 28 and share.last - share.first > 0.6:
             middle = (box.left + box.right) / 2, (box.top + box.bottom) / 2
-            self._text(pen, *middle, str(share.job), 11, _readable(colour), anchor="mm")
+            self._text(pen, *middle, str(share.job), 11, readable_on(colour), anchor="mm")
 
     def _draw_flight(self, pen: ImageDraw, share: GpuPart, way: float, queue: list[int]) -> None:
         """Draw a block on its way from the queue to its GPU."""
@@ -344,7 +320,7 @@ class Scene:
         asked = self._made.jobs.gpus[job]
         if asked >= 1 and box.right - box.left >= 16:
             middle = (box.left + box.right) / 2, (box.top + box.bottom) / 2
-            self._text(pen, *middle, f"{asked:g}", 11, _readable(colour), anchor="mm")
+            self._text(pen, *middle, f"{asked:g}", 11, readable_on(colour), anchor="mm")
 
     def _box(self, pen: ImageDraw, box: Box, colour: str, round_: float = 0) -> None:
         corners = [box.left * _FINE, box.top * _FINE, box.right * _FINE - 1, box.bottom * _FINE - 1]
@@ -360,7 +336,7 @@ class Scene:
         y: float,
         text: str,
         size: int,
-        colour: str = _INK,
+        colour: str = INK,
         anchor: str = "la",
         *,
         bold: bool = False,
@@ -403,8 +379,3 @@ def _mixed(colour: tuple[float, float, float], white: float) -> tuple[float, flo
 
 def _hex(colour: tuple[float, float, float]) -> str:
     return "#" + "".join(f"{round(255 * part):02x}" for part in colour)
-
-
-def _readable(colour: tuple[float, float, float]) -> str:
-    red, green, blue = colour
-    return _INK if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "#ffffff"

@@ -1,4 +1,5 @@
-"""The interface that all systems implement. It contains only what all systems have in common.
+"""The interface that all systems implement. It contains what other code may ask of any system;
+everything that only some systems support has a default.
 
 A *system* is a kind of simulation. ``System`` contains what is known about it before anything is
 simulated. The *scenario* of a system contains a configuration and builds one *kernel* for each

@@ -19,17 +19,9 @@ from dagsim.model.streams import stream
 from dagsim.systems.cluster import ClusterKernel, ClusterPolicy, Network, NodeFailures
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.testing.cases import (
-    BLIND_UNTIL_S,
-    Case,
-    WatchedPolicy,
-    blind_kernels,
-    check_blind,
-    crowd,
-    patience,
-    random_case,
-)
+from dagsim.testing.cases import Case, crowd, patience, random_case
 from dagsim.testing.contract import check_env, check_system, misspelt
+from dagsim.testing.knowledge_checks import BLIND_UNTIL_S, WatchedPolicy, blind_kernels, check_blind
 from dagsim.testing.violations import as_recorded, violations
 
 __all__ = [

@@ -16,11 +16,10 @@ from dagsim.errors import DagsimError, IllegalDecision
 from dagsim.metrics import jobs_table, runs_table, summarize
 from dagsim.model import Kind
 from dagsim.model.arithmetic import whole_sum
-from dagsim.model.log import Schedule
+from dagsim.model.log import RUN_ENDS, Schedule
 from dagsim.systems.policy_spec import PolicySpec
 from dagsim.systems.seam import Conversation, Kernel, Policy, Scenario, Statements, drive
 
-_ENDS = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)
 _LEAVES = (Kind.COMPLETED, Kind.REJECTED)
 
 
@@ -115,7 +114,7 @@ def _check_log(schedule: Schedule) -> None:
             assert row.time_s >= schedule.jobs[row.job].arrival_s, f"{where} starts before its job {row.job} arrives"
             assert 0 <= row.node < len(schedule.cluster.nodes), f"{where}: the cluster has no such node"
             started[row.run, row.node] = row.time_s
-        elif row.kind in _ENDS:
+        elif row.kind in RUN_ENDS:
             assert (row.run, row.node) in started, f"{where} ends without a start"
             del started[row.run, row.node]
     assert not started, f"run {min(started)[0]} never ends"

@@ -1,6 +1,7 @@
 """Random clusters and jobs for comparing two kernels, and a function that compares their schedules.
 The jobs include ties, tasks without work, gangs and shares of GPUs, on which logs are most likely
-to differ. ``scripts/check_engine.py`` compares the engines on them.
+to differ. ``scripts/check_engine.py`` compares the engines on them. They have only the features of
+the compiled engine; ``cases.random_case`` draws cases with all features.
 """
 
 from __future__ import annotations

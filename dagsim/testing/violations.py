@@ -250,7 +250,7 @@ class _Reading:
             PowerState.UP: (PowerState.STOPPING, PowerState.OFF),
             PowerState.STOPPING: (PowerState.OFF,),
         }
-        was, state = self.power.get(row.node), PowerState(int(row.value))
+        was, state = self.power.get(row.node), row.power
         failed = state == PowerState.OFF and row.node in self.down
         repaired = state == PowerState.UP and self.fell_s.get(row.node) == row.time_s
         if was is None or (
@@ -330,8 +330,8 @@ class _Reading:
             self.say(row, f"task may not run on node {node.name!r}")
         if self.running[row.job, row.task] + self.finished[row.job, row.task] > _range(task)[1]:
             self.say(row, f"more than {task.instances} instances")
-        if abs(row.value - task.gpus * row.instances) > _NEARLY:
-            self.say(row, f"holds {row.value!r} GPUs")
+        if abs(row.held - task.gpus * row.instances) > _NEARLY:
+            self.say(row, f"holds {row.held!r} GPUs")
         joins = self.most > 1 and task.gpus >= 1 and any(self.whole[row.node][gpu] for gpu in bits(row.gpus))
         for place, amount in enumerate((0.0 if joins else task.gpus, task.cpus, task.memory_gb)):
             self.held[row.node][place] += amount * row.instances
@@ -376,7 +376,7 @@ class _Reading:
             self.shared[row.node].update(bits(row.gpus))
         for gpu in bits(row.gpus) if task.gpus < 1 else ():
             only = [other for run in self.runs.values() if (other := run.rows.get(row.node)) and other.gpus == 1 << gpu]
-            if ordered_sum(other.value for other in only) > 1 + _NEARLY:
+            if ordered_sum(other.held for other in only) > 1 + _NEARLY:
                 self.say(row, f"GPU {gpu} is shared beyond 1")
 
     def _end(self, row: Record) -> None:
@@ -404,11 +404,11 @@ class _Reading:
 
     def _rate(self, row: Record) -> None:
         run = self.runs.get(row.run)
-        if run is None or row.node not in run.rows or not row.value >= 0:
+        if run is None or row.node not in run.rows or not row.rate >= 0:
             self.say(row, "run is not there, or has no such rate")
         # a run has one row per node, and only the first of these rows changes the rate
-        elif run.since_s != row.time_s or run.rate != row.value:
-            run.work, run.rate, run.since_s = run.done(row.time_s), row.value, row.time_s
+        elif run.since_s != row.time_s or run.rate != row.rate:
+            run.work, run.rate, run.since_s = run.done(row.time_s), row.rate, row.time_s
 
     def _end_of_run(self, row: Record, run: _Running) -> None:
         """Check the first row that ends a run: the reason if the run failed, and the work that was

@@ -14,13 +14,13 @@ import numpy as np
 
 from dagsim.model import Demand
 from dagsim.model.arithmetic import whole_sum
-from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.reader import JobBlock, Reader
 from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, JobTimes, arrivals, row_blocks, single_tasks
 from dagsim.traces.sites import site_gpu
 from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
+from dagsim.traces.typed_table import Table, tables_of
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, optional
 
 ENDED = frozenset({

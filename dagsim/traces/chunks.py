@@ -8,319 +8,29 @@ importing pandas. Both methods give the same ``Table``.
 from __future__ import annotations
 
 import csv
-from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from io import BytesIO
 from itertools import chain, islice
-from math import nan
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from dagsim.errors import TraceError
 from dagsim.files import LineLimit
-from dagsim.model.arithmetic import numbered
 from dagsim.traces.arrow import ArrowFile
 from dagsim.traces.report import ReadReport
-from dagsim.traces.source import LINE_BITS, NumberedRow, Source
-from dagsim.workload.arrays import Labels, objects
+from dagsim.traces.source import LINE_BITS, Source
+from dagsim.traces.text_forms import FileLayout, Form, csv_form
+from dagsim.traces.typed_table import CHUNK_ROWS, Table, TextBlock, typed_table
+from dagsim.workload.arrays import objects
 from dagsim.workload.records import clipped
 
 _BLOCK_BYTES = 1 << 22
 _SMALL_BYTES = 1 << 18
-_ROWS = 1 << 16
-"""Number of rows in a chunk that is split row by row, and in each step of other row-wise
-processing."""
 _ODD = (b"\0", b"\x1f")
 _OTHER_BLANKS = (b"\v", b"\f", b"\x1c", b"\x1d", b"\x1e")
 """Characters that ``str.split`` treats as blanks but pandas does not."""
-
-
-class FileLayout(NamedTuple):
-    """The positions in a file's rows at which the columns of a form are found."""
-
-    places: Sequence[int | None]
-    """The field index of each column, or ``None`` if the file lacks the column."""
-    width: int
-    """Number of fields per row."""
-    is_header: bool
-    """True if the first row is a header."""
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """The syntax of a table, and the columns to read as numbers and as text."""
-
-    numbers: Collection[int]
-    texts: Collection[int]
-    layout: Callable[[list[str], str], FileLayout]
-    """A function that finds the columns, given the fields of the first row and its
-    ``file:line``.
-    """
-    separator: str = ","
-    """The separator between fields. A blank represents any sequence of blanks and tabs."""
-    quoted: bool = True
-    """True for CSV with quoting. Otherwise, fields are split at every separator."""
-    comment: str = ""
-    """Lines that start with this text (after any blanks) are comments."""
-    heading: str = ""
-    """Rows whose first field equals this text are skipped."""
-    strips: bool = False
-    """True if blanks around each text are removed."""
-    continues: Callable[[list[str], list[str]], bool] | None = None
-    """A function for tables without quotes. It gets the fields of a row and of the next line, and
-    returns True if the line continues the row, because a text contains a line break.
-    """
-    misfit: Callable[[list[str], int, str], list[str] | None] = lambda fields, width, where: None
-    """A function that repairs a row with a wrong number of fields. It returns None if the row is to
-    be dropped, and raises an error if the row must not be dropped silently."""
-
-    def split(self, line: str) -> list[str]:
-        """Split a line without quotes into fields."""
-        return line.split() if self.separator == " " else line.split(self.separator)
-
-    def passes_over(self, line: str) -> bool:
-        """Return True if a line is blank or a comment."""
-        if not self.quoted:
-            text = line.strip()
-            return not text or bool(self.comment and text.startswith(self.comment))
-        return not line
-
-
-def csv_form(
-    columns: Sequence[str],
-    optional: Sequence[str] = (),
-    *,
-    numbers: Collection[int],
-    texts: Collection[int],
-    names: Sequence[str] = (),
-    separator: str = ",",
-    header: bool = False,
-) -> Form:
-    """Return the form of a CSV file with ``columns`` and ``optional`` columns. An optional column
-    is empty if a file lacks it.
-
-    The first row of a file is its header if it contains every name in ``columns`` (in any case and
-    order). Otherwise, the file has no header, and its fields are ``names`` or, by default,
-    ``columns + optional``, in this order. ``header=True`` requires a header.
-    """
-    wanted = [name.lower() for name in (*columns, *optional)]
-
-    def layout(first: list[str], where: str) -> FileLayout:
-        there = [name.strip().lower() for name in first]
-        missing = [name for name in columns if name.lower() not in there]
-        if header and missing:
-            raise TraceError(
-                f"{where}: the header lacks {', '.join(map(repr, missing))}; it has {clipped(', '.join(first))}"
-            )
-        if missing:
-            headless = names or (*columns, *optional)[: max(len(first), len(columns))]
-            there = [name.lower() for name in headless]
-        if twice := [name for name in wanted if not missing and there.count(name) > 1]:
-            raise TraceError(f"{where}: there are two columns {twice[0]!r}; rename or remove one")
-        places = [there.index(name) if name in there else None for name in wanted]
-        return FileLayout(places, len(there), not missing)
-
-    return Form(numbers, texts, layout, separator)
-
-
-class _Lines(NamedTuple):
-    """A block of whole lines. It is split into lines only when a line is needed."""
-
-    first: int
-    """The number of the first line, in the form that ``Source.where`` takes."""
-    data: bytes
-    ends: np.ndarray  # shape (n,), int64: end of each line
-
-    def line(self, number: int) -> str:
-        """Return the line with this number."""
-        place = number - self.first
-        begin = int(self.ends[place - 1]) + 1 if place else 0
-        return self.data[begin : int(self.ends[place])].decode()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Table:
-    """The rows of a source, as numeric columns and text columns, with the file and line of each
-    row.
-    """
-
-    source: Source
-    form: Form
-    line: np.ndarray  # shape (n,), int64: index of the file << LINE_BITS | line, as in ``Source.where``
-    values: dict[int, np.ndarray]  # shape (n,), float64 by column; NaN for texts that are not numbers
-    # shape (n,), object by column; numeric columns keep only the entries that are not numbers
-    words_of: dict[int, np.ndarray]
-    # shape (n,), object: the line or its fields; ``None`` for rows from ``blocks`` and from Parquet or
-    # Arrow files
-    raw: np.ndarray
-    layouts: dict[int, FileLayout]  # layouts by the index of the file in the source
-    blocks: tuple[_Lines, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.line)
-
-    def has(self, column: int) -> bool:
-        """Return True if any file has the column."""
-        return any(layout.places[column] is not None for layout in self.layouts.values())
-
-    def numbers(self, column: int, blank: float = nan) -> np.ndarray:
-        """Return a column as numbers, (n,) float64: ``blank`` where the text is empty, and NaN
-        where it is not a number.
-        """
-        values = self.values[column]
-        return values if blank != blank else np.where(self.blank(column), blank, values)
-
-    def blank(self, column: int) -> np.ndarray:
-        """Return a mask of the rows, (n,) bool, in which the text is empty or the file lacks the
-        column.
-        """
-        if column in self.words_of:
-            empty: np.ndarray = self.words_of[column] == ""
-            return empty
-        missing: np.ndarray = np.isnan(self.values[column])
-        return missing
-
-    def unreadable(self, column: int) -> np.ndarray:
-        """Return a mask of the rows, (n,) bool, in which the text is not a number. ``nan`` counts
-        as a number.
-        """
-        wrong: np.ndarray = np.isnan(self.values[column])
-        if column in self.words_of:
-            texts = self.words_of[column]
-            for row in np.flatnonzero(wrong).tolist():
-                wrong[row] = not texts[row] or "nan" not in texts[row].lower()
-        return wrong
-
-    def texts(self, column: int) -> np.ndarray:
-        """Return a column that was read as text, (n,) object."""
-        return self.words_of[column]
-
-    def words(self, column: int) -> Labels:
-        """Return the distinct texts in a column, and the text of each row as an index among them."""
-        place, words = distinct_texts(self.words_of[column])
-        return Labels(place, tuple(words.tolist()))
-
-    def fields(self, row: int) -> list[str]:
-        """Return all columns of one row as texts."""
-        raw = self._raw(row)
-        if raw is None:
-            return [self._text(column, row) for column in range(len(self._places(row)))]
-        fields = self.form.split(raw) if isinstance(raw, str) else raw
-        return _picked(fields, self._places(row), self.form.strips)
-
-    def where(self, row: int) -> str:
-        """Return the ``file:line`` of a row."""
-        return self.source.where(int(self.line[row]))
-
-    def chosen(self, rows: np.ndarray) -> Table:
-        """Return the rows at these indices."""
-        line = self.line[rows]
-
-        def part(values: np.ndarray) -> np.ndarray:
-            return np.broadcast_to(values[:1], len(line)) if _is_constant(values) else values[rows]
-
-        return Table(
-            self.source,
-            self.form,
-            line,
-            {column: part(values) for column, values in self.values.items()},
-            {column: part(texts) for column, texts in self.words_of.items()},
-            self.raw[rows],
-            self.layouts,
-            self.blocks,
-        )
-
-    def unblocked(self) -> Table:
-        """Return the same rows, each of which stores its own line instead of a reference to a block of lines."""
-        return replace(self, raw=objects(map(self._raw, range(len(self)))), blocks=())
-
-    @classmethod
-    def joined(cls, tables: Sequence[Table]) -> Table:
-        """Concatenate tables from the same source."""
-        first = tables[0]
-        if len(tables) == 1:
-            return first
-        texts = {}
-        for column in dict.fromkeys(chain.from_iterable([table.words_of for table in tables])):
-            texts[column] = _concatenated([table._all_texts(column) for table in tables])
-        return cls(
-            first.source,
-            first.form,
-            np.concatenate([table.line for table in tables]),
-            {column: _concatenated([table.values[column] for table in tables]) for column in first.values},
-            texts,
-            np.concatenate([table.raw for table in tables]),
-            {place: layout for table in tables for place, layout in table.layouts.items()},
-            tuple([block for table in tables for block in table.blocks]),
-        )
-
-    def _raw(self, row: int) -> Any:
-        """Return a row's line or fields, or ``None`` for rows that were not read as text."""
-        if self.raw[row] is not None or not self.blocks:
-            return self.raw[row]
-        number = int(self.line[row])
-        place = bisect_right(self.blocks, number, key=lambda block: block.first) - 1
-        return self.blocks[place].line(number) if place >= 0 else None
-
-    def _places(self, row: int) -> Sequence[int | None]:
-        """Return the field index of each column in the file that a row comes from."""
-        return self.layouts[int(self.line[row]) >> LINE_BITS].places
-
-    def _text(self, column: int, row: int) -> str:
-        """Return a field of a row whose original text was not kept. A number is formatted as Python
-        does.
-        """
-        if column in self.words_of:
-            return str(self.words_of[column][row])
-        number = float(self.values[column][row]) if column in self.values else nan
-        return "" if number != number else repr(number)
-
-    def _all_texts(self, column: int) -> np.ndarray:
-        """Return the texts in a column. For a numeric column, only the empty texts are the original
-        ones.
-        """
-        if column in self.words_of:
-            return self.words_of[column]
-        values = self.values.get(column)
-        if values is None or _is_constant(values):
-            return _constant("", len(self))
-        return np.where(np.isnan(values), "", "0").astype(object)
-
-
-def _constant(value: float | str, rows: int) -> np.ndarray:
-    """Return a column that repeats one value, for a field that the file lacks. The column takes
-    almost no memory, which matters because a log with millions of rows lacks most of the optional
-    fields.
-    """
-    return np.broadcast_to(np.array(value, object if isinstance(value, str) else np.float64), rows)
-
-
-def _is_constant(column: np.ndarray) -> bool:
-    """Return True for a column from ``_constant``: NaN or an empty text in every row."""
-    return column.strides == (0,) and len(column) > 0
-
-
-def _concatenated(columns: Sequence[np.ndarray]) -> np.ndarray:
-    if all(map(_is_constant, columns)):
-        return np.broadcast_to(columns[0][:1], sum(map(len, columns)))
-    return np.concatenate(columns)
-
-
-def distinct_texts(texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return two arrays: for each text, its index among the distinct texts, (n,) int, and the
-    distinct texts in order of first appearance, as objects.
-    """
-    if _is_constant(texts):
-        return np.zeros(len(texts), np.int32), objects(texts[:1])
-    if len(texts) < _ROWS:
-        place, words = numbered(texts.tolist())
-        return place, objects(words)
-    import pandas as pd
-
-    code, values = pd.factorize(texts)
-    return code.astype(np.int32), np.asarray(values, object)
 
 
 def read_tables(source: Source, form: Form, report: ReadReport) -> Iterator[Table]:
@@ -347,21 +57,6 @@ def read_rows(
     for table in read_tables(source, csv_form(columns, optional, numbers=(), texts=every, header=header), report):
         fields = zip(*[table.texts(column).tolist() for column in every], strict=True)
         yield from zip(table.line.tolist(), fields, strict=True)
-
-
-def tables_of(
-    source: Source, width: int, rows: Iterable[NumberedRow], numbers: Collection[int] = ()
-) -> Iterator[Table]:
-    """Yield records from a source as rows with ``width`` columns, in chunks. The columns
-    ``numbers`` are also read as numbers, and all other columns may contain any object.
-    """
-    layout, rows = FileLayout(range(width), width, False), iter(rows)
-    form = Form(numbers, range(width), lambda first, where: layout)
-    while batch := list(islice(rows, _ROWS)):
-        line, fields = zip(*batch, strict=True)
-        columns = dict(enumerate(zip(*fields, strict=True)))
-        layouts = dict.fromkeys(range(len(source.files)), layout)
-        yield _typed(source, form, layouts, np.array(line, np.int64), columns, layout.places, objects(fields))
 
 
 class _File:
@@ -448,7 +143,7 @@ class _File:
             return None
         self._report.rows += len(ends)
         table = self._table(line + np.arange(len(ends)), columns, np.empty(len(ends), object))
-        return replace(table, blocks=(_Lines(int(table.line[0]), data, ends),))
+        return replace(table, blocks=(TextBlock(int(table.line[0]), data, ends),))
 
     def _records(self, blocks: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, list[str]]]:
         """Yield each row with the number of its first line."""
@@ -504,7 +199,7 @@ class _File:
     def _split(self, records: Iterator[tuple[int, list[str]]]) -> Iterator[Table]:
         """Build tables from records, each with its line number and its fields."""
         report, form = self._report, self._form
-        while batch := list(islice(records, _ROWS)):
+        while batch := list(islice(records, CHUNK_ROWS)):
             lines, rows = [], []
             for line, row in batch:
                 if self._layout is None:
@@ -535,43 +230,10 @@ class _File:
     def _table(self, line: np.ndarray, columns: dict[int, Any], raw: np.ndarray, unread: Sequence[int] = ()) -> Table:
         layout, number = self._layout, line + (self._place << LINE_BITS)
         assert layout is not None
-        return _typed(self._source, self._form, {self._place: layout}, number, columns, layout.places, raw, unread)
+        return typed_table(self._source, self._form, {self._place: layout}, number, columns, layout.places, raw, unread)
 
     def _where(self, line: int) -> str:
         return f"{self._file}:{line}"
-
-
-def _typed(
-    source: Source,
-    form: Form,
-    layouts: dict[int, FileLayout],
-    line: np.ndarray,
-    fields: Mapping[int, Any],
-    places: Sequence[int | None],
-    raw: np.ndarray,
-    unread: Sequence[int] = (),
-) -> Table:
-    """Build a table from ``fields``, which maps each field index to a sequence of strings or
-    float64. ``unread`` lists further columns to keep. The original text of these rows is not kept,
-    so no other column can be read later.
-    """
-    values: dict[int, np.ndarray] = {}
-    words: dict[int, np.ndarray] = {}
-    for column in dict.fromkeys((*form.numbers, *form.texts, *unread)):
-        place = places[column]
-        listed: Any = None if place is None else fields[place]
-        if getattr(listed, "dtype", None) == np.float64:
-            values[column] = listed
-        elif listed is None and column in form.numbers:
-            values[column] = _constant(nan, len(line))
-        elif listed is None:
-            words[column] = _constant("", len(line))
-        else:
-            texts = list(map(str.strip, listed)) if form.strips else listed
-            words[column] = texts if isinstance(texts, np.ndarray) else objects(texts)
-            if column in form.numbers:
-                values[column] = _floats(list(texts))
-    return Table(source, form, line, values, words, raw, layouts)
 
 
 def _blocks(file: Source) -> Iterator[tuple[int, bytes]]:
@@ -653,8 +315,8 @@ def _parsed(data: bytes, numbers: set[int], texts: set[int], separator: str) -> 
 def _is_regular(data: bytes, ends: np.ndarray, fields: int, separator: str) -> bool:
     """Return True if each line has exactly this number of fields."""
     letters, begin, per_line = np.frombuffer(data, np.uint8), 0, fields if separator == " " else fields - 1
-    for start in range(0, len(ends), _ROWS):
-        these = ends[start : start + _ROWS]
+    for start in range(0, len(ends), CHUNK_ROWS):
+        these = ends[start : start + CHUNK_ROWS]
         block = letters[begin : these[-1]]
         if separator == " ":
             inside = (block != ord(" ")) & (block != ord("\t")) & (block != ord("\n"))
@@ -668,26 +330,6 @@ def _is_regular(data: bytes, ends: np.ndarray, fields: int, separator: str) -> b
             return False
         begin = int(these[-1])
     return True
-
-
-def _picked(fields: Sequence[str], places: Sequence[int | None], strips: bool) -> list[str]:
-    picked = ["" if place is None else fields[place] for place in places]
-    return [text.strip() for text in picked] if strips else picked
-
-
-def _floats(texts: list[str]) -> np.ndarray:
-    """Convert each text with ``float``, and return NaN where this fails."""
-    try:
-        return np.array(list(map(float, texts)), np.float64)
-    except ValueError:
-        return np.array(list(map(_float, texts)), np.float64)
-
-
-def _float(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return nan
 
 
 def _exact(version: str) -> dict[str, Any]:

@@ -19,13 +19,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dagsim.errors import ConfigError, UnknownName, WorkloadError
 from dagsim.family import refuse_missing
 from dagsim.files import replaced
-from dagsim.model import Job
+from dagsim.model import Job, Task
 from dagsim.spelling import nearest
 from dagsim.traces import ReadReport, Trace, open_trace
 from dagsim.traces.arrow import import_pyarrow
@@ -124,55 +125,63 @@ def write_parquet(path: Path, jobs: Iterable[Job], meta: Mapping[str, Any]) -> N
         raise WorkloadError(f"{path}: cannot be written ({error})") from None
 
 
+class _TaskRow(NamedTuple):
+    """What one row of a Parquet table is made from."""
+
+    job: Job
+    place: int
+    task: Task
+    speeds: list[tuple[str, float]] | None
+    parents: tuple[int, ...]
+    parent_bytes: list[float]
+
+
+_COLUMNS = (
+    ("job_id", "text", "job.id"),
+    ("arrival_s", "number", "job.arrival_s"),
+    ("priority", "number", "job.priority"),
+    ("tenant", "text", "job.tenant"),
+    ("deadline_s", "number", "job.deadline_s"),
+    ("weight", "number", "job.weight"),
+    ("task", "place", "place"),
+    ("name", "text", "task.name"),
+    ("work", "number", "task.work"),
+    ("instances", "whole", "task.instances"),
+    ("gang", "flag", "task.gang"),
+    ("gpus", "number", "task.gpus"),
+    ("cpus", "number", "task.cpus"),
+    ("memory_gb", "number", "task.memory_gb"),
+    ("gpu_types", "texts", "task.gpu_types"),
+    ("speeds", "numbers by text", "speeds"),
+    ("model", "text", "task.model"),
+    ("batch", "whole", "task.batch"),
+    ("estimate", "number", "task.estimate"),
+    ("parents", "places", "parents"),
+    ("parent_bytes", "numbers", "parent_bytes"),
+)
+"""The columns of a Parquet table: the name, the type (``_schema``), and the attribute of ``_TaskRow``."""
+_values: Callable[[_TaskRow], tuple[Any, ...]] = attrgetter(*[attribute for *_, attribute in _COLUMNS])
+
+
 def _rows(jobs: Iterable[Job]) -> Iterator[tuple[Any, ...]]:
     for job in jobs:
-        of_job = (job.id, job.arrival_s, job.priority, job.tenant, job.deadline_s, job.weight)
         size = {(edge.parent, edge.child): edge.bytes for edge in job.graph.edges}
         for place, (task, parents) in enumerate(zip(job.tasks, job.graph.parents, strict=True)):
-            yield (
-                *of_job,
-                place,
-                task.name,
-                task.work,
-                task.instances,
-                task.gang,
-                task.gpus,
-                task.cpus,
-                task.memory_gb,
-                task.gpu_types,
-                None if task.speeds is None else list(task.speeds.items()),
-                task.model,
-                task.batch,
-                task.estimate,
-                parents,
-                [size[parent, place] for parent in parents],
-            )
+            speeds = None if task.speeds is None else list(task.speeds.items())
+            yield _values(_TaskRow(job, place, task, speeds, parents, [size[parent, place] for parent in parents]))
 
 
 def _schema(arrow: Any) -> Any:
-    number, whole, text = arrow.float64(), arrow.int64(), arrow.string()
-    return arrow.schema(
-        [
-            ("job_id", text),
-            ("arrival_s", number),
-            ("priority", number),
-            ("tenant", text),
-            ("deadline_s", number),
-            ("weight", number),
-            ("task", arrow.int32()),
-            ("name", text),
-            ("work", number),
-            ("instances", whole),
-            ("gang", arrow.bool_()),
-            ("gpus", number),
-            ("cpus", number),
-            ("memory_gb", number),
-            ("gpu_types", arrow.list_(text)),
-            ("speeds", arrow.map_(text, number)),
-            ("model", text),
-            ("batch", whole),
-            ("estimate", number),
-            ("parents", arrow.list_(arrow.int32())),
-            ("parent_bytes", arrow.list_(number)),
-        ]
-    )
+    number, place, text = arrow.float64(), arrow.int32(), arrow.string()
+    types = {
+        "flag": arrow.bool_(),
+        "number": number,
+        "numbers": arrow.list_(number),
+        "numbers by text": arrow.map_(text, number),
+        "place": place,
+        "places": arrow.list_(place),
+        "text": text,
+        "texts": arrow.list_(text),
+        "whole": arrow.int64(),
+    }
+    return arrow.schema([(name, types[type_]) for name, type_, _ in _COLUMNS])

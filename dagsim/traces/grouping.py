@@ -14,8 +14,8 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-from dagsim.traces.chunks import Table, distinct_texts
 from dagsim.traces.report import ReadReport
+from dagsim.traces.typed_table import Table, distinct_texts
 from dagsim.workload.arrays import ranges
 
 ROWS_IN_MEMORY = 1 << 21

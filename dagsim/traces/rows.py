@@ -17,12 +17,12 @@ import numpy as np
 
 from dagsim.model import Demand, Job
 from dagsim.model.arithmetic import DAY_S
-from dagsim.traces.chunks import Table
 from dagsim.traces.fields import Contradictory, Dirty, InvalidValue, are_counts, is_number, seconds_since_1970
 from dagsim.traces.grouping import Namesakes, in_parts, one_row_each, repeated, rows_by_job
 from dagsim.traces.reader import JobBlock
 from dagsim.traces.report import NO_HOURS, SHOWN, Hours, ImpossibleTimes, ReadReport, RepeatedId
 from dagsim.traces.times import date_seconds
+from dagsim.traces.typed_table import Table
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, objects
 from dagsim.workload.records import MOST_INSTANCES, clipped_repr
 

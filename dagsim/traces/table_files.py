@@ -11,10 +11,12 @@ from difflib import get_close_matches
 from typing import Any
 
 from dagsim.errors import TraceError
-from dagsim.traces.chunks import Table, csv_form, read_tables, tables_of
+from dagsim.traces.chunks import read_tables
 from dagsim.traces.documents import elements, values
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import NumberedRow, Source
+from dagsim.traces.text_forms import csv_form
+from dagsim.traces.typed_table import Table, tables_of
 from dagsim.workload.records import clipped, clipped_repr
 
 _DELIMITERS = ",;\t|"

@@ -15,9 +15,9 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from dagsim.model.arithmetic import whole_sum
-from dagsim.traces.chunks import Table
 from dagsim.traces.fields import Dirty, InvalidValue
 from dagsim.traces.report import ImpossibleTimes, ReadReport
+from dagsim.traces.typed_table import Table
 from dagsim.workload.arrays import objects
 
 _UNSET = frozenset({"", "none", "unknown", "n/a", "(null)", "invalid"})

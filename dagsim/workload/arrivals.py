@@ -17,8 +17,9 @@ import numpy as np
 
 from dagsim.errors import WorkloadError, require
 from dagsim.model.arithmetic import DAY_S, ordered_sum
-from dagsim.workload.distributions import TaggedUnion, exp
+from dagsim.workload.distributions import exp
 from dagsim.workload.sizes import Draws
+from dagsim.workload.tagged_union import TaggedUnion
 
 _FORBID = {"extra": "forbid"}
 

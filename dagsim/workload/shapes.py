@@ -17,7 +17,8 @@ import numpy as np
 
 from dagsim.errors import WorkloadError, require
 from dagsim.workload.arrays import bounds, ranges
-from dagsim.workload.distributions import Choice, Quantiles, TaggedUnion
+from dagsim.workload.distributions import Choice, Quantiles
+from dagsim.workload.tagged_union import TaggedUnion
 
 
 class DagArrays(NamedTuple):

@@ -21,9 +21,9 @@ from dagsim.workload.distributions import (
     LogUniform,
     Mixture,
     Part,
-    TaggedUnion,
     Uniform,
 )
+from dagsim.workload.tagged_union import TaggedUnion
 
 Draws: TypeAlias = Callable[[str], np.random.Generator]
 
@@ -60,9 +60,15 @@ class SizeColumns(NamedTuple):
         """Concatenate tasks that were drawn by the same rule."""
         if len(parts) == 1:
             return parts[0]
-        columns: Any = zip(*[part[:9] for part in parts], strict=True)
-        joined = [None if column[0] is None else np.concatenate(column) for column in columns]
-        return cls._make([*joined, *parts[0][9:]])
+        columns: Any = {name: [getattr(part, name) for part in parts] for name in _PER_TASK}
+        joined: dict[str, Any] = {
+            name: None if listed[0] is None else np.concatenate(listed) for name, listed in columns.items()
+        }
+        return parts[0]._replace(**joined)
+
+
+_PER_TASK = ("work", "instances", "gpus", "cpus", "memory_gb", "gang", "model", "estimate", "priority")
+"""The fields of ``SizeColumns`` with one entry per task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +178,18 @@ class Correlated:
         any_priority = rng("sizes/priority").integers(1, self.top_priority, tasks, endpoint=True)
         gpus = np.rint(self.gpus_follow * wide + (1 - self.gpus_follow) * any_gpus)
         priority = np.rint(self.priority_follows * urgent + (1 - self.priority_follows) * any_priority)
-        instances, ones, zeros = counts(gpus), np.ones(tasks), np.zeros(tasks)
-        models = _models(self.models, rng, tasks)
-        columns = (work, instances, ones, zeros, zeros, instances > 1, models)
-        return SizeColumns(*columns, None, priority, self.models or (None,))
+        instances, zeros = counts(gpus), np.zeros(tasks)
+        return SizeColumns(
+            work=work,
+            instances=instances,
+            gpus=np.ones(tasks),
+            cpus=zeros,
+            memory_gb=zeros,
+            gang=instances > 1,
+            model=_models(self.models, rng, tasks),
+            priority=priority,
+            models=self.models or (None,),
+        )
 
 
 AnySizes: TypeAlias = Annotated[Independent | Correlated, TaggedUnion("independent")]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import typer
 from pydantic import TypeAdapter
+from support.command_line import fine, invoke
 from support.sources import PACKAGE, trees
 from typer.testing import CliRunner
 
@@ -151,7 +152,7 @@ def test_every_folder_states_its_family_and_every_target_exists() -> None:
         assert one.summary
         for entries in one.adds.values():
             for entry in entries:
-                module, colon, attr = str(entry.target).partition(":")
+                module, colon, attr = entry.target.partition(":")
                 if not colon:  # a file, such as the weights of an agent
                     assert (PACKAGE / "families" / name / module).exists()
                     continue
@@ -217,7 +218,7 @@ def test_a_family_whose_needs_are_missing_is_left_out(tmp_path: Path, monkeypatc
 
 
 def test_a_command_that_nobody_has_is_refused_as_before() -> None:
-    assert "there is no command 'bounds'" in CliRunner().invoke(app, ["bounds"]).output
+    assert "there is no command 'bounds'" in invoke("bounds").output
 
 
 def test_each_family_adds_the_commands_that_it_declares() -> None:
@@ -235,9 +236,8 @@ def test_each_family_adds_the_commands_that_it_declares() -> None:
 
 def test_a_command_of_a_new_family_stands_after_those_that_the_core_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.import_module("dagsim.cli.app"), "ORDER", ("list", "eval"))  # all others are new
-    result = CliRunner().invoke(app, ["--help"])
-    assert result.exit_code == 0, result.output
-    assert "there is no command" in CliRunner().invoke(app, ["wrong"]).output
+    fine("--help")
+    assert "there is no command" in invoke("wrong").output
 
 
 def test_names_of_a_family_are_unique() -> None:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from dagsim.errors import InputError
-from dagsim.metrics.intervals import over_time, t_quantile
+from dagsim.metrics.ratio_over_time import over_time
+from dagsim.metrics.student import t_quantile
 
 
 def test_five_blocks_have_students_t_with_4_degrees() -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dagsim.errors import InputError
-from dagsim.metrics.intervals import t_quantile
 from dagsim.metrics.paired import Ending, Precision
+from dagsim.metrics.student import t_quantile
 
 
 def alternating(size: float, n: int) -> np.ndarray:

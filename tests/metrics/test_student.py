@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dagsim.errors import InputError
-from dagsim.metrics.intervals import t_quantile, two_sided_p
+from dagsim.metrics.student import t_quantile, two_sided_p
 
 
 def test_one_and_two_degrees_have_closed_forms() -> None:

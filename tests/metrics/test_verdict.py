@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from dagsim.errors import InputError
-from dagsim.metrics.intervals import t_of_mean, two_sided_p
+from dagsim.metrics.intervals import t_of_mean
 from dagsim.metrics.paired import Verdict, compared, holm, paired, verdict, words
+from dagsim.metrics.student import two_sided_p
 
 NEAR = 1 + 0.02 * np.cos(np.arange(20) * 2.1)
 """Twenty ratios around 1, by turns above and below."""

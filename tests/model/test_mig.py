@@ -158,6 +158,13 @@ def test_a_part_is_made_once_and_used_again():
     assert not violations(schedule, rows)
 
 
+def test_a_part_may_displace_a_run_that_holds_the_whole_gpu():
+    rows = jobs((0, 1000, 1.0), (5, 10, 1 / 7))
+    for mig_s in (None, 0.0):
+        times = starts_and_ends(ClusterKernel(machine(mig_s=mig_s), rows).run(POLICIES.create("srtf")))
+        assert times[1] == [5, 15], mig_s
+
+
 def test_sevenths_that_add_up_to_a_gpu_do_not_always_fit():
     """3/7 + 3/7 + 1/7 of the compute slices is one GPU, but two 3g parts take all of its memory."""
     rows = jobs((0, 100, 3 / 7), (0, 100, 3 / 7), (0, 100, 1 / 7))

@@ -26,6 +26,7 @@ FAMILIES = {
         "testing/__init__.py",
         "testing/cases.py",
         "testing/engine_cases.py",
+        "testing/knowledge_checks.py",
     ),
     "links of a network and causes of waits": (
         "experiment/explained.py",

@@ -31,7 +31,7 @@ OFFERED = {entry.name for _, entry in family_entries("services")}
 def offers() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for home, entry in family_entries("services"):
-        module, _, attr = str(entry.target).partition(":")
+        module, _, attr = entry.target.partition(":")
         assert entry.name not in found, "two families offer it"
         found[entry.name] = getattr(importlib.import_module(home + module), attr)
     return found

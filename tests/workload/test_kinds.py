@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from dagsim.workload.distributions import TaggedUnion
+from dagsim.workload.tagged_union import TaggedUnion
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from dagsim.metrics import summarize
 from dagsim.model import Cluster, Job, Node, gpu_type
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster import Estimates
-from dagsim.systems.cluster.models.failures import Preemption
+from dagsim.systems.cluster.models.kept_work import Preemption
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import drive

@@ -29,7 +29,7 @@ from dagsim.model.log import Schedule
 from dagsim.processes import return_freed_memory
 from dagsim.systems.cluster.arrivals.dependencies import any_depends
 from dagsim.systems.cluster.arrivals.job_stream import JobStream
-from dagsim.systems.cluster.models.failures import Preemption
+from dagsim.systems.cluster.models.kept_work import Preemption
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.resources.site import SiteState
 from dagsim.systems.policy_spec import PolicySpec

@@ -27,7 +27,7 @@ def warm(
     """
     from dagsim.errors import ConfigError
     from dagsim.families.compiled.choice import EXAMPLES, INSTALL, is_installed, plan_for, why_broken
-    from dagsim.systems.cluster.models.failures import Preemption
+    from dagsim.systems.cluster.models.kept_work import Preemption
 
     if not is_installed():
         raise ConfigError(INSTALL)

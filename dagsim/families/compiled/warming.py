@@ -102,7 +102,7 @@ def compile_for(policy: str) -> int:
     """Compile what a policy needs, unless another process is doing so."""
     from dagsim.families.compiled.choice import plan_for, why_broken
     from dagsim.families.compiled.drive import compile_loop
-    from dagsim.systems.cluster.models.failures import Preemption
+    from dagsim.systems.cluster.models.kept_work import Preemption
 
     _give_way()
     threading.Thread(target=_end_with_run, daemon=True).start()

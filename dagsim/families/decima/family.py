@@ -14,7 +14,7 @@ FAMILY = Family(
                 "fluid", ".fluid:FluidAdvantages", "replicas, minus the part that is explained by the backlog (spark)"
             ),
         ),
-        "environments": (Entry("spark", ".decima_env:DecimaEnv", "dagsim/Decima-v0"),),
+        "environments": (Entry("spark", ".decima_env:DecimaEnv", id="dagsim/Decima-v0"),),
         "agents": (Entry("decima", "w2.pt", "trained on TPC-H queries", ("spark",)),),
     },
 )

@@ -27,7 +27,7 @@ from dagsim.families.fabric.topologies import (
 from dagsim.model import Cluster, GpuType
 from dagsim.systems.cluster.clock import COMPLETIONS, Clock, Timer
 from dagsim.systems.cluster.network.base import Flow, Member, Storage
-from dagsim.workload.distributions import TaggedUnion
+from dagsim.workload.tagged_union import TaggedUnion
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from dagsim.families.fabric.collectives import Exchange
 from dagsim.families.fabric.max_min import LinkFlow, SharedLinks
 from dagsim.families.fabric.shared_network import Gang, SharedNetwork, gang_exchange
 from dagsim.model import Job, Kind
-from dagsim.model.log import Record, Schedule
+from dagsim.model.log import RUN_ENDS, Record, Schedule
 from dagsim.systems.cluster.models import Models
-from dagsim.systems.cluster.models.failures import Preemption
+from dagsim.systems.cluster.models.kept_work import Preemption
 from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.systems.cluster.network.base import Communication, Flow
 from dagsim.systems.cluster.network.links import LinkUse
@@ -107,7 +107,7 @@ class LinkTraffic:
             run.since_s, run.computes = row.time_s, True
         elif kind == Kind.RATE:
             self._change_rate(self._running[row.run], row)
-        elif kind in (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED) and row.run in self._running:
+        elif kind in RUN_ENDS and row.run in self._running:
             run = self._running.pop(row.run)
             self._book(run, row.time_s)
             self._send_steps(run, row.time_s, 0.0)

@@ -23,8 +23,8 @@ from dagsim.families.forecast.reasons import Fate, verdict_of
 from dagsim.families.forecast.texts import span
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.state import TaskState
-from dagsim.systems.cluster.waits.causes import ReachedLimit, Standing
 from dagsim.systems.cluster.waits.present import Present
+from dagsim.systems.cluster.waits.wait_rules import ReachedLimit, Standing
 from dagsim.text import count_of
 
 _SOONER_S = 60.0

@@ -26,8 +26,8 @@ from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.cluster.state import TaskState
 from dagsim.systems.cluster.view import ClusterView
-from dagsim.systems.cluster.waits.causes import NextStep
 from dagsim.systems.cluster.waits.present import Obstacles, Present
+from dagsim.systems.cluster.waits.wait_rules import NextStep
 from dagsim.systems.seam import Conversation, stated
 from dagsim.workload.arrays import JobArrays
 

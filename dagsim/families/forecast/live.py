@@ -23,7 +23,7 @@ from dagsim.families.forecast.scores import LEVELS, MEDIAN, log_wait, quantiles_
 from dagsim.families.forecast.time_spans import HOUR_S, WEEK_S
 from dagsim.model import Cluster
 from dagsim.model.arithmetic import DAY_S
-from dagsim.systems.cluster.waits.causes import NextStep
+from dagsim.systems.cluster.waits.wait_rules import NextStep
 
 _INSTANTS = 24
 """Number of earlier times within a week at which forecasts are made to calibrate the current

@@ -17,13 +17,15 @@ from math import inf
 import numpy as np
 
 from dagsim.model import Demand
-from dagsim.traces.chunks import Table, csv_form, read_tables
+from dagsim.traces.chunks import read_tables
 from dagsim.traces.grouping import in_parts, rows_by_job
 from dagsim.traces.reader import JobBlock, Reader
 from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, JobBatch, drop_repeated, job_blocks, single_tasks
 from dagsim.traces.source import Source
+from dagsim.traces.text_forms import csv_form
 from dagsim.traces.trace_options import TraceOptions
+from dagsim.traces.typed_table import Table
 from dagsim.workload.arrays import TaskKind, bounds, objects
 
 _COLUMNS = (

@@ -20,14 +20,16 @@ import numpy as np
 
 from dagsim.errors import GraphError
 from dagsim.model import Cluster, Demand, Node
-from dagsim.traces.chunks import FileLayout, Form, Table, read_rows, read_tables
+from dagsim.traces.chunks import read_rows, read_tables
 from dagsim.traces.fields import FaultsAt, finite_number
 from dagsim.traces.grouping import in_parts, rows_by_job
 from dagsim.traces.reader import JobBlock, Reader
 from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, JobBatch, drop_repeated, job_blocks, kinds_of_rows
 from dagsim.traces.source import Source
+from dagsim.traces.text_forms import FileLayout, Form
 from dagsim.traces.trace_options import TraceOptions
+from dagsim.traces.typed_table import Table
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, objects, ranges
 
 _STATUSES = ("Terminated", "Running", "Failed", "Waiting", "Ready", "Cancelled", "Interrupted", "Unknown")

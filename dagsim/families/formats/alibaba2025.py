@@ -14,11 +14,12 @@ from functools import partial
 import numpy as np
 
 from dagsim.model import Demand
-from dagsim.traces.chunks import csv_form, read_tables
+from dagsim.traces.chunks import read_tables
 from dagsim.traces.reader import JobBlock, Reader
 from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Source
+from dagsim.traces.text_forms import csv_form
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import JobArrays, TaskKind
 

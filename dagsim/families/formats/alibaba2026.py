@@ -17,12 +17,13 @@ import numpy as np
 from dagsim.errors import ModelError, TraceError
 from dagsim.model import GPU_TYPES, Cluster, Demand, GpuType, Node
 from dagsim.model.gpu import canonical
-from dagsim.traces.chunks import csv_form, read_rows, read_tables
+from dagsim.traces.chunks import read_rows, read_tables
 from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.reader import JobBlock, Reader
 from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Source
+from dagsim.traces.text_forms import csv_form
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import JobArrays, TaskKind
 from dagsim.workload.records import clipped

@@ -14,13 +14,15 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from dagsim.model import Demand
-from dagsim.traces.chunks import Form, Table, csv_form, read_tables
+from dagsim.traces.chunks import read_tables
 from dagsim.traces.fields import Dirty, InvalidValue, memory_gb
 from dagsim.traces.reader import JobBlock, Reader
 from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, dates, row_blocks, single_tasks
 from dagsim.traces.source import Source
+from dagsim.traces.text_forms import Form, csv_form
 from dagsim.traces.trace_options import TraceOptions
+from dagsim.traces.typed_table import Table
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, optional
 
 _JOB, _SUBMIT, _START, _END, _NODES, _STATE, _CPUS, _GPUS, _MEMORY, _LIMIT, _USER, _ACCOUNT, _PARTITION, _QOS = range(

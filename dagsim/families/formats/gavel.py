@@ -21,13 +21,13 @@ import numpy as np
 
 from dagsim.model import Demand
 from dagsim.model.gpu import canonical
-from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.fields import Dirty, finite_number
 from dagsim.traces.reader import JobBlock, Reader
 from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import NumberedRow, Source
 from dagsim.traces.trace_options import TraceOptions
+from dagsim.traces.typed_table import Table, tables_of
 from dagsim.traces.workflow import read_json, value
 from dagsim.workload.arrays import JobArrays, TaskKind, combinations, optional
 

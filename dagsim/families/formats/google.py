@@ -14,13 +14,13 @@ import numpy as np
 
 from dagsim.errors import ConfigError, GraphError, ModelError
 from dagsim.model import Cluster, Demand, Job, Node, Task, TaskGraph
-from dagsim.traces.chunks import Table
 from dagsim.traces.fields import Dirty, InvalidValue, finite_number
 from dagsim.traces.grouping import Grouped, in_parts, rows_by_job
 from dagsim.traces.reader import Downtime, JobBlock
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import Checks, Findings, JobBatch, job_blocks, kinds_of_rows, with_others
 from dagsim.traces.trace_options import TraceOptions
+from dagsim.traces.typed_table import Table
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, combinations, objects, optional
 
 

@@ -33,13 +33,15 @@ from dagsim.families.formats.google import (
     work_text,
 )
 from dagsim.model import Cluster
-from dagsim.traces.chunks import FileLayout, Form, Table, read_rows, read_tables, tables_of
+from dagsim.traces.chunks import read_rows, read_tables
 from dagsim.traces.fields import Dirty, FaultsAt, finite_number
 from dagsim.traces.reader import Downtime, JobBlock, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import Checks
 from dagsim.traces.source import NumberedRow, Source
+from dagsim.traces.text_forms import FileLayout, Form
 from dagsim.traces.trace_options import TraceOptions
+from dagsim.traces.typed_table import Table, tables_of
 from dagsim.workload.records import clipped_repr
 
 _TASK_FIELDS = 13

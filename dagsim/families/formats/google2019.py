@@ -40,13 +40,15 @@ from dagsim.families.formats.google2019_lists import (
 )
 from dagsim.files import parsed_json
 from dagsim.model import Cluster, Edge, Task, TaskGraph
-from dagsim.traces.chunks import Table, csv_form, read_tables, tables_of
+from dagsim.traces.chunks import read_tables
 from dagsim.traces.fields import Dirty, FaultsAt, finite_number
 from dagsim.traces.reader import Downtime, JobBlock, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import Checks
 from dagsim.traces.source import NumberedRow, Source
+from dagsim.traces.text_forms import csv_form
 from dagsim.traces.trace_options import TraceOptions
+from dagsim.traces.typed_table import Table, tables_of
 from dagsim.workload.arrays import objects
 from dagsim.workload.records import clipped_repr
 

@@ -27,14 +27,16 @@ from dagsim.families.formats.google import (
     seconds,
 )
 from dagsim.model import Cluster, Node
-from dagsim.traces.chunks import Form, Table, csv_form, read_rows, read_tables
+from dagsim.traces.chunks import read_rows, read_tables
 from dagsim.traces.fields import Dirty, FaultsAt, count, finite_number
 from dagsim.traces.grouping import in_parts, repeated, rows_by_job
 from dagsim.traces.reader import JobBlock
 from dagsim.traces.report import ImpossibleTimes, ReadReport, RepeatedId
 from dagsim.traces.rows import Checks, JobBatch, job_blocks
 from dagsim.traces.source import Source
+from dagsim.traces.text_forms import Form, csv_form
 from dagsim.traces.trace_options import TraceOptions
+from dagsim.traces.typed_table import Table
 from dagsim.workload.arrays import Labels, combinations, optional, renumbered
 
 _COMMON = ("time", "collection_id", "instance_index", "collection_type", "user")

@@ -16,13 +16,15 @@ import numpy as np
 
 from dagsim.errors import TraceError
 from dagsim.model import Cluster, Demand, Node, gpu_type
-from dagsim.traces.chunks import Table, csv_form, read_tables
+from dagsim.traces.chunks import read_tables
 from dagsim.traces.fields import Dirty, FaultsAt, count
 from dagsim.traces.reader import JobBlock, Reader
 from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, dates, row_blocks, single_tasks
 from dagsim.traces.source import Source
+from dagsim.traces.text_forms import csv_form
 from dagsim.traces.trace_options import TraceOptions
+from dagsim.traces.typed_table import Table
 from dagsim.workload.arrays import JobArrays, TaskKind
 
 _COLUMNS = ("job_id", "user", "vc", "gpu_num", "cpu_num", "node_num", "state", "submit_time")

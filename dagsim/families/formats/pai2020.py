@@ -21,14 +21,16 @@ import numpy as np
 from dagsim.errors import TraceError
 from dagsim.families.formats import pai_lists
 from dagsim.model import Cluster, Demand, Node, gpu_type
-from dagsim.traces.chunks import Table, csv_form, read_rows, read_tables
+from dagsim.traces.chunks import read_rows, read_tables
 from dagsim.traces.fields import MOST_GPUS, FaultsAt, count, finite_number
 from dagsim.traces.grouping import rows_by_job
 from dagsim.traces.reader import JobBlock, Reader
 from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, Findings, JobBatch, job_blocks, single_tasks
 from dagsim.traces.source import LINE_BITS, Source
+from dagsim.traces.text_forms import csv_form
 from dagsim.traces.trace_options import TraceOptions
+from dagsim.traces.typed_table import Table
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, objects
 
 _TABLES = {

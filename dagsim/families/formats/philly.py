@@ -17,7 +17,7 @@ import numpy as np
 
 from dagsim.errors import TraceError
 from dagsim.model import Demand
-from dagsim.traces.chunks import Table, csv_form, read_tables, tables_of
+from dagsim.traces.chunks import read_tables
 from dagsim.traces.documents import values
 from dagsim.traces.fields import Dirty, seconds_since_1970
 from dagsim.traces.grouping import in_parts, rows_by_job
@@ -25,7 +25,9 @@ from dagsim.traces.reader import JobBlock, Reader
 from dagsim.traces.report import ImpossibleTimes, ReadReport, RepeatedId
 from dagsim.traces.rows import Checks, JobBatch, arrivals, dates, job_blocks, row_blocks, single_tasks
 from dagsim.traces.source import NumberedRow, Source
+from dagsim.traces.text_forms import csv_form
 from dagsim.traces.trace_options import TraceOptions
+from dagsim.traces.typed_table import Table, tables_of
 from dagsim.workload.arrays import JobArrays, TaskKind, objects
 
 _LIST = ("timestamp", "duration", "num_gpus", "gpu_time", "cluster")

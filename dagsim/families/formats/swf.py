@@ -22,13 +22,15 @@ import numpy as np
 
 from dagsim.errors import ConfigError, TraceError
 from dagsim.model import Cluster, Demand, Node
-from dagsim.traces.chunks import FileLayout, Form, Table, read_tables
+from dagsim.traces.chunks import read_tables
 from dagsim.traces.fields import InvalidValue
 from dagsim.traces.reader import JobBlock, Reader
 from dagsim.traces.report import Disagreement, ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Source
+from dagsim.traces.text_forms import FileLayout, Form
 from dagsim.traces.trace_options import TraceOptions
+from dagsim.traces.typed_table import Table
 from dagsim.workload.arrays import JobArrays, TaskKind, optional
 from dagsim.workload.records import MOST_INSTANCES
 

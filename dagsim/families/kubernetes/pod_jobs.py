@@ -19,7 +19,6 @@ from dagsim.families.kubernetes.api.pods import DEVICE_CLAIMS, PodDemand, PodFat
 from dagsim.families.kubernetes.kueue.workload_records import kueue_workload
 from dagsim.model import Job, Request, Task, TaskGraph, canonical_json
 from dagsim.model.arithmetic import ordered_sum
-from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.fields import Dirty
 from dagsim.traces.grouping import in_parts, rows_by_job
@@ -28,6 +27,7 @@ from dagsim.traces.sites import site_gpu
 from dagsim.traces.source import NumberedRow, Source
 from dagsim.traces.times import moment_s
 from dagsim.traces.trace_options import TraceOptions
+from dagsim.traces.typed_table import Table, tables_of
 
 _EVENTS = ("*event*.json", "*event*.json.gz", "*event*.jsonl")
 _MOST_EVENTS = 1 << 20

@@ -24,7 +24,7 @@ def shipped_agents(system: System | type[System]) -> dict[str, Path]:
     paths = {name: package.joinpath(file) for name, file in system.agents.items()}
     for home, entry in family_entries("agents"):
         if system.system in entry.tags:
-            paths[entry.name] = files(home).joinpath(str(entry.target))
+            paths[entry.name] = files(home).joinpath(entry.target)
     return {name: Path(str(path)) for name, path in paths.items()}
 
 

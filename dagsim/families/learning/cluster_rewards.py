@@ -14,7 +14,7 @@ from typing import Any, Self
 from dagsim.metrics.utilization import DEFAULT_POWER, Watts, off_watts
 from dagsim.model import Kind, PowerState, RejectReason
 from dagsim.model.arithmetic import ordered_sum, whole_sum
-from dagsim.model.log import LogRow, Schedule
+from dagsim.model.log import RUN_ENDS, LogRow, Schedule
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.state import JobState, Run, TaskState
 
@@ -23,7 +23,6 @@ _COMPLETED, _REJECTED = int(Kind.COMPLETED), int(Kind.REJECTED)
 _LEFT = (_COMPLETED, _REJECTED)
 _RUNS = (int(Kind.STARTED), int(Kind.COMPUTING), int(Kind.FINISHED))
 _STOPS = (int(Kind.PREEMPTED), int(Kind.FAILED))
-_ENDS = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)
 
 
 class Accrual:
@@ -139,7 +138,7 @@ class IdleGpuSeconds(Accrual):
             self._in_system -= 1
         elif kind == Kind.STARTED:
             self._held += held
-        elif kind in _ENDS:
+        elif kind in RUN_ENDS:
             self._held -= held
         idle_share = 1.0 - self._held / self._gpus if self._in_system else 0.0
         self.change(now, idle_share - self.rate)
@@ -175,7 +174,7 @@ class Joules(Accrual):
                 self._up_watts += self._changed(row)
         elif kind == Kind.STARTED:
             self.change(now, held * self._extra[node])
-        elif kind in _ENDS:
+        elif kind in RUN_ENDS:
             self.change(now, -held * self._extra[node])
         elif kind in (Kind.DOWN, Kind.UP, Kind.POWER) and (change := self._changed(row)):
             self.change(now, change)
@@ -219,7 +218,7 @@ class Unfairness(Accrual):
                 del self._jobs[tenant]
         elif kind == Kind.STARTED:
             self._held[tenant] = self._held.get(tenant, 0.0) + gpus
-        elif kind in _ENDS:
+        elif kind in RUN_ENDS:
             self._held[tenant] -= gpus
         held = [max(self._held.get(name, 0.0), 0.0) for name in self._jobs]
         squares = len(held) * ordered_sum(share * share for share in held)

@@ -102,7 +102,7 @@ FAMILY = Family(
                 ("estimates", "costly"),
             ),
         ),
-        "environments": (Entry("cluster", ".environments.scheduling_env:SchedulingEnv", "dagsim/Scheduling-v0"),),
+        "environments": (Entry("cluster", ".environments.scheduling_env:SchedulingEnv", id="dagsim/Scheduling-v0"),),
         "agents": (Entry("ppo", "ppo.pt", "trained on the default experiment", ("cluster",)),),
     },
     commands={"train": ".command"},

@@ -18,7 +18,8 @@ from dagsim.model.streams import stream
 from dagsim.systems.cluster.arrivals.job_sources import StoredJobs
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.models.estimates import Estimates
-from dagsim.systems.cluster.models.failures import NodeFailures, Preemption
+from dagsim.systems.cluster.models.failures import NodeFailures
+from dagsim.systems.cluster.models.kept_work import Preemption
 from dagsim.systems.cluster.models.runtime import Flops, Recorded, Runtime, Throughput
 from dagsim.systems.cluster.scenario import ClusterScenario, ClusterWorld
 from dagsim.systems.seam import Kernel

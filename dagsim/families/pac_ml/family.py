@@ -13,7 +13,7 @@ FAMILY = Family(
                 "PAC-ML's graph network over a computation graph, a score per row",
             ),
         ),
-        "environments": (Entry("ramp", ".partition_env:PartitionEnv", "dagsim/Partition-v0"),),
+        "environments": (Entry("ramp", ".partition_env:PartitionEnv", id="dagsim/Partition-v0"),),
         "agents": (Entry("ppo", "pac_ml.pt", "trained on PAC-ML's setting A", ("ramp",)),),
     },
 )

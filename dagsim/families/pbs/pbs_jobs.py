@@ -24,7 +24,6 @@ from dagsim.families.pbs.pbs_requests import PbsChunk, PbsRequest, chunks_of
 from dagsim.families.pbs.qstat_listing import wall_time_s
 from dagsim.model import Demand
 from dagsim.model.arithmetic import numbered, whole_sum
-from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.fields import Dirty, InvalidValue
 from dagsim.traces.grouping import in_parts, rows_by_job
 from dagsim.traces.reader import JobBlock, Reader
@@ -33,6 +32,7 @@ from dagsim.traces.rows import Checks, JobBatch, JobTimes, job_blocks
 from dagsim.traces.sites import site_gpu
 from dagsim.traces.source import NumberedRow, Source
 from dagsim.traces.trace_options import TraceOptions
+from dagsim.traces.typed_table import Table, tables_of
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, combinations, objects, optional, ranges
 
 _HOST = re.compile(r"(?:^|\+)([^+/]{1,255})")

@@ -84,7 +84,7 @@ _SHORTEST_S = 0.1
 _LEAST_SPAN = 10.0
 """Smallest ratio between the ends of the logarithmic axis, so that the curve of equal values can be
 seen."""
-_ENDS = {int(Kind.FINISHED): 0, int(Kind.PREEMPTED): 1, int(Kind.FAILED): 2, -1: 3}
+_OUTCOMES = {int(Kind.FINISHED): 0, int(Kind.PREEMPTED): 1, int(Kind.FAILED): 2, -1: 3}
 
 
 def chart_of(cols: ScheduleColumns, schedule: Schedule, packer: Packer, more: Sequence[Panel] = ()) -> dict[str, Any]:
@@ -163,7 +163,7 @@ def _bars(cols: ScheduleColumns, schedule: Schedule, packer: Packer) -> dict[str
     order = np.argsort(runs.start_s[bars.run], kind="stable")
     entry, top, bottom = bars.run[order], bars.top[order], bars.bottom[order]
     names, task = _task_names(schedule, runs.job[entry].tolist(), runs.task[entry].tolist())
-    outcome = np.vectorize(_ENDS.get, otypes=[np.int64])(runs.outcome[entry]) if len(entry) else []
+    outcome = np.vectorize(_OUTCOMES.get, otypes=[np.int64])(runs.outcome[entry]) if len(entry) else []
     start_s, set_up_s = runs.start_s[entry], np.nan_to_num(runs.computing_s[entry] - runs.start_s[entry])
     return {
         "start": packer.add(start_s, "f8"),

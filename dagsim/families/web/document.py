@@ -28,7 +28,7 @@ from dagsim.families.web.wait_sections import Explain, blocking_tables, can_expl
 from dagsim.files import write_text
 from dagsim.metrics.columns import ScheduleColumns, columns
 from dagsim.model.log import Schedule
-from dagsim.pictures.scene import COLOURS
+from dagsim.pictures.colours import COLOURS
 from dagsim.report.answer import Recommendation, read_answer
 from dagsim.report.grid import Grid
 from dagsim.report.panels import links_over_time

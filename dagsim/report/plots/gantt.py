@@ -11,7 +11,7 @@ import numpy as np
 from dagsim.metrics.columns import AnySchedule, Floats, Ints, ScheduleColumns, columns
 from dagsim.metrics.lanes import Bars, Lanes, bars_of, lanes_of
 from dagsim.model import Kind
-from dagsim.pictures.scene import job_colour
+from dagsim.pictures.colours import job_colour, readable_on
 from dagsim.report.plots.style import BLUE, GREY, INK, LINE, ORANGE, Unit, dress, figure, headline, nothing, unit_of
 from dagsim.text import count_of
 
@@ -148,7 +148,7 @@ def _draw_labels(axes: Axes, cols: ScheduleColumns, bars: Bars, unit: Unit, inch
                 ha="center",
                 va="center_baseline",
                 fontsize=6.5,
-                color=_readable_on(colour),
+                color=readable_on(colour),
                 clip_on=True,
             )
 
@@ -200,11 +200,6 @@ def _colours(jobs: Ints) -> np.ndarray:
     """Return the colour of each job, (n, 3)."""
     numbers, place = np.unique(jobs, return_inverse=True)
     return np.array([job_colour(number) for number in numbers.tolist()])[place]
-
-
-def _readable_on(colour: tuple[float, float, float]) -> str:
-    red, green, blue = colour
-    return INK if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "white"
 
 
 _BINS = 900

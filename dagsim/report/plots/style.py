@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from warnings import catch_warnings, filterwarnings
 
 from dagsim.files import writing
-from dagsim.pictures.scene import BLUE, COLOURS, GREEN, ORANGE
+from dagsim.pictures.colours import BLUE, COLOURS, GREEN, GREY, INK, ORANGE
 from dagsim.text import printable
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ __all__ = [
     "headline", "log_seconds", "nothing", "save", "unit_of", "whole_numbers",
 ]  # fmt: skip
 
-INK, GREY, LINE, FAINT = "#222222", "#6b6b6b", "#bdbdbd", "#e9e9e9"
+LINE, FAINT = "#bdbdbd", "#e9e9e9"
 
 SHORTEST_S = 1e-3
 """Lower end of logarithmic time axes, in seconds. Shorter times are drawn at this position."""

@@ -3,8 +3,10 @@
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.estimates import Estimates
-from dagsim.systems.cluster.models.failures import Maintenance, MovingDelay, NodeFailures, Preemption, Setup
+from dagsim.systems.cluster.models.failures import Maintenance, NodeFailures
+from dagsim.systems.cluster.models.kept_work import Preemption
 from dagsim.systems.cluster.models.runtime import Runtime
+from dagsim.systems.cluster.models.setups import MovingDelay, Setup
 from dagsim.systems.cluster.network import Network, UniformNetwork
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 

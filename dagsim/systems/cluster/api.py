@@ -123,13 +123,12 @@ index contains part of this memory, because an index cannot be taken over.
 from dagsim.systems.cluster.frontier import Index, Key, Queue, RunIndex, TypedKey, TypedQueue
 from dagsim.systems.cluster.models.shared_gpus import Sharing
 from dagsim.systems.cluster.past.from_log import nodes_by_name, placement_on
-from dagsim.systems.cluster.past.recall import may_mix_types
 from dagsim.systems.cluster.resources.cluster_state import ClusterState
-from dagsim.systems.cluster.resources.nodes import ALL, MICRO, DemandClass, NodeState
+from dagsim.systems.cluster.resources.nodes import ALL, MICRO, DemandClass, NodeState, may_mix_types
 from dagsim.systems.cluster.resources.site import SiteState, Terms, members
 from dagsim.systems.cluster.state import JobState, Run, TaskState
 from dagsim.systems.cluster.view import NEVER_S, ClusterPolicy, ClusterView, ExpectedFree, Simulation
-from dagsim.systems.cluster.waits.causes import NextStep, ReachedLimit, Standing
+from dagsim.systems.cluster.waits.wait_rules import NextStep, ReachedLimit, Standing, WaitRules
 from dagsim.systems.seam import stated
 
 __all__ = [
@@ -158,6 +157,7 @@ __all__ = [
     "Terms",
     "TypedKey",
     "TypedQueue",
+    "WaitRules",
     "may_mix_types",
     "members",
     "nodes_by_name",

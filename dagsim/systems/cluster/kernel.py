@@ -44,7 +44,7 @@ from dagsim.model import (
     TrainingState,
     Wait,
 )
-from dagsim.model.log import Schedule, packed_row, unpacked_row
+from dagsim.model.log import LogRow, Schedule, packed_row, unpacked_row
 from dagsim.model.streams import Streams
 from dagsim.systems.cluster import legality
 from dagsim.systems.cluster.arrivals.dependencies import any_depends
@@ -57,7 +57,7 @@ from dagsim.systems.cluster.frontier import Frontier
 from dagsim.systems.cluster.kernel_fork import fork_of
 from dagsim.systems.cluster.knowledge import known
 from dagsim.systems.cluster.models import Models
-from dagsim.systems.cluster.models.failures import KeptWork
+from dagsim.systems.cluster.models.kept_work import KeptWork
 from dagsim.systems.cluster.network.base import levels_in
 from dagsim.systems.cluster.past.recall import recall_past
 from dagsim.systems.cluster.past.rehearsal import rehearse
@@ -73,8 +73,8 @@ from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 from dagsim.systems.cluster.waits.stalled import FAILS_ALWAYS, MOST_FAILURES, Wakes, only_endless, why_stalled
 from dagsim.systems.seam import CountedJobs, decisions_of, drive
 
-Observer = Callable[[tuple[int, float, int, int, int, int, int, int, float]], None]
-"""A function that receives each row of the log when it is written (with the fields of ``Record``)."""
+Observer = Callable[[LogRow], None]
+"""A function that receives each row of the log when it is written."""
 
 _ARRIVED, _ADMITTED, _REJECTED = int(Kind.ARRIVED), int(Kind.ADMITTED), int(Kind.REJECTED)
 _STARTED, _FINISHED, _COMPLETED = int(Kind.STARTED), int(Kind.FINISHED), int(Kind.COMPLETED)

@@ -14,8 +14,7 @@ from typing import Any, NoReturn
 
 from dagsim.errors import IllegalDecision, ModelError
 from dagsim.model import Elastic, Kill, RejectReason, TrainingState
-from dagsim.systems.cluster.past.recall import may_mix_types
-from dagsim.systems.cluster.resources.nodes import MICRO, Allotted, DemandClass, NodeState
+from dagsim.systems.cluster.resources.nodes import MICRO, Allotted, DemandClass, NodeState, may_mix_types
 from dagsim.systems.cluster.resources.site import nodes_by_counts
 from dagsim.systems.cluster.state import JobState, Run, TaskState
 from dagsim.systems.cluster.view import Simulation
@@ -253,7 +252,7 @@ def _allotted(
     if not placement:
         _refuse_start(kernel, task, "the placement is empty, but it must have a Share for each node")
     elastic, demand = task.task.elastic, task.demand
-    demand.nodes = demand.opened  # an earlier search may have restricted ``nodes`` to a single domain
+    demand.widen()
     shares = [_share(kernel, task, waiting, share, machines) for share in placement]
     total = sum(share.instances for share in shares)
     distinct = len({share.machine.index for share in shares}) == len(shares)

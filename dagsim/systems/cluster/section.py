@@ -34,17 +34,18 @@ from dagsim.spelling import choices, nearest
 from dagsim.systems.cluster import services
 from dagsim.systems.cluster.models import COMMUNICATIONS, FAILURE_MODELS, RUNTIMES, SETUPS, SHARINGS, Models
 from dagsim.systems.cluster.models.estimates import Estimates
-from dagsim.systems.cluster.models.failures import Outages, Preemption
+from dagsim.systems.cluster.models.failures import Outages
+from dagsim.systems.cluster.models.kept_work import Preemption
 from dagsim.systems.cluster.models.runtime import Recorded, Throughput
 from dagsim.systems.cluster.network import NETWORKS
 from dagsim.systems.cluster.network.base import NO_CARRIER, Communication, HasRoutes
 from dagsim.systems.cluster.scenario import ClusterScenario, GpuCluster, check_level
 from dagsim.systems.seam import Engine, EngineUse
 from dagsim.text import count_of
-from dagsim.workload.distributions import TaggedUnion
 from dagsim.workload.presets import DEFAULT_WORKLOAD, PRESETS
 from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic
+from dagsim.workload.tagged_union import TaggedUnion
 
 if TYPE_CHECKING:
     from dagsim.traces.trace_file import TraceFile

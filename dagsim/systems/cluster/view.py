@@ -16,7 +16,7 @@ from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Schedule
 from dagsim.model.streams import Streams
 from dagsim.systems.cluster.frontier import Frontier, Key, Queue, TypedKey, TypedQueue
-from dagsim.systems.cluster.models.failures import Preemption
+from dagsim.systems.cluster.models.kept_work import Preemption
 from dagsim.systems.cluster.models.shared_gpus import Sharing
 from dagsim.systems.cluster.resources.cluster_state import ClusterState
 from dagsim.systems.cluster.resources.nodes import DemandClass

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from dagsim.cli import app
-from dagsim.metrics.intervals import t_quantile
 from dagsim.metrics.series import Change, JobSeries, change_of, next_period
+from dagsim.metrics.student import t_quantile
 from dagsim.model import Job, Task
 from dagsim.testing.known_waits import erlang_p95, first_come_waits
 from dagsim.workload.records import write_jobs

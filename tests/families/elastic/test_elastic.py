@@ -34,7 +34,8 @@ from dagsim.model import (
 )
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.models import Models
-from dagsim.systems.cluster.models.failures import NodeFailures, Preemption
+from dagsim.systems.cluster.models.failures import NodeFailures
+from dagsim.systems.cluster.models.kept_work import Preemption
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario

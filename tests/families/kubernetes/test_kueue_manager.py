@@ -40,7 +40,7 @@ from dagsim.families.kubernetes.kueue.manifests import kueue_objects, kueue_work
 from dagsim.families.kubernetes.kueue.written_manifests import manifests_of, workload_manifest
 from dagsim.model import Cluster, Job, Node, QueueTree, Task
 from dagsim.model.gpu import gpu_type
-from dagsim.systems.cluster.models.failures import Preemption as Resuming
+from dagsim.systems.cluster.models.kept_work import Preemption as Resuming
 from dagsim.systems.cluster.scenario import ClusterScenario
 
 REAL = os.environ.get("DAGSIM_KUEUE")

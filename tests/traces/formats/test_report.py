@@ -11,7 +11,6 @@ import pytest
 import dagsim
 from dagsim.errors import TraceError
 from dagsim.traces import ReadReport
-from dagsim.traces.chunks import distinct_texts
 from dagsim.traces.fields import Contradictory, Dirty, InvalidValue
 from dagsim.traces.report import (
     CONTRADICTIONS,
@@ -22,6 +21,7 @@ from dagsim.traces.report import (
     OnlyInText,
     RepeatedId,
 )
+from dagsim.traces.typed_table import distinct_texts
 from dagsim.workload.arrays import objects
 
 

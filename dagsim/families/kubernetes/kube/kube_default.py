@@ -25,7 +25,7 @@ from dagsim.families.kubernetes.kube.objects import GPUS
 from dagsim.families.kubernetes.kube.pod_queue import PodQueue, Turns
 from dagsim.families.kubernetes.kube.profile import Profile, fit_arguments, read_profile
 from dagsim.model import Decision, Kill, Placement, Preempt, RejectReason, Start, Wait
-from dagsim.systems.cluster.api import ALL, ClusterView, NextStep, ReachedLimit, Standing, TaskState
+from dagsim.systems.cluster.api import ALL, ClusterView, NextStep, Standing, TaskState, WaitRules
 from dagsim.systems.cluster.policies.preemption import make_room
 
 
@@ -208,29 +208,14 @@ class NodeScorer:
         return state_of(view, self._profile).place(view, task, type_)
 
 
-class KubeWaits:
-    """Determines which nodes pods may use because of taints, cordons and labels; see
-    ``causes.WaitRules``. Rules about other pods are not included, because their effect changes with
-    these pods."""
+class KubeWaits(WaitRules):
+    """Determines which nodes pods may use because of taints, cordons and labels. Rules about other
+    pods are not included, because their effect changes with these pods."""
 
     elsewhere = "it would have fitted, but only on nodes that its selectors and tolerations do not allow"
 
     def __init__(self, state: KubeState) -> None:
         self._filters = state.cycle.filters
-
-    def started(self, run: int, task: TaskState, instances: int, type_: int) -> None:
-        """Record that a run has started."""
-
-    def ended(self, run: int) -> None:
-        """Record that a run has ended."""
-
-    def limits(self, task: TaskState) -> Iterator[str]:
-        """Yield nothing, because this policy has no limits."""
-        return iter(())
-
-    def reached(self, task: TaskState) -> Iterator[ReachedLimit]:
-        """Yield nothing, because there are no limits that could be reached."""
-        return iter(())
 
     def never(self, task: TaskState) -> Iterator[str]:
         """Explain why the pod cannot be placed, if no node allows it."""
@@ -241,11 +226,3 @@ class KubeWaits:
     def nodes(self, task: TaskState) -> int:
         """Return the nodes whose taints, cordons and labels allow the pod, as a bit set."""
         return sum(1 << node for node in np.flatnonzero(self._filters.static(task_pod(task)) == 0).tolist())
-
-    def alone(self, task: TaskState) -> bool:
-        """Return False, because pods share nodes."""
-        return False
-
-    def distinct(self, task: TaskState) -> bool:
-        """Return False, because pods of one task may share a node."""
-        return False

@@ -158,7 +158,7 @@ class KubeState:
         pod, wanted = task_pod(task), demand.gang
         types = [type_] if type_ is not None else list(demand.types)
         if len(types) > 1:
-            demand.open_to(demand.opened)
+            demand.widen()
             nodes = self._allowed(self.cycle.feasible(self._waiting(task)), demand, None)
             order: list[int] = []
             while len(nodes) and (node := self._best(view, task, nodes)) is not None:

@@ -13,18 +13,17 @@ from dagsim.families.kubernetes.kueue.offers import Site
 from dagsim.families.kubernetes.kueue.quota import QuotaForest, QuotaNode, SlotAmounts
 from dagsim.families.kubernetes.kueue.workloads import WorkloadState
 from dagsim.model.arithmetic import whole_sum
-from dagsim.systems.cluster.api import ClusterView, NextStep, ReachedLimit, TaskState
+from dagsim.systems.cluster.api import ClusterView, NextStep, ReachedLimit, TaskState, WaitRules
 
 
-class KueueWaits:
-    """The quotas, and how much of them each queue uses (see ``causes.WaitRules``)."""
+class KueueWaits(WaitRules):
+    """The quotas, and how much of them each queue uses."""
 
     elsewhere = "it would have fitted, but only on types for which its queue had no quota left"
 
     def __init__(self, view: ClusterView, site: Site) -> None:
         self._site = site
-        self.has_own_words = site.exact
-        """True if ``never`` also includes workloads that no node could hold."""
+        self.judges_demands = site.exact
         self._forest = QuotaForest(site.objects, [queue.name for queue in site.objects.cluster_queues])
         self._of_type = [0] * len(view.gpu_types)
         for machine in view.machines.list:
@@ -145,14 +144,6 @@ class KueueWaits:
         types that the task may use.
         """
         return whole_sum(self._of_type[type_] for type_ in self._with_quota(task) or task.demand.types)
-
-    def alone(self, task: TaskState) -> bool:
-        """Return False, because pods of different jobs may share a node."""
-        return False
-
-    def distinct(self, task: TaskState) -> bool:
-        """Return False, because pods of a gang may share a node."""
-        return False
 
     def _amounts(self, queue: ClusterQueue, task: TaskState, type_: int, instances: int | None = None) -> SlotAmounts:
         """Return how much quota a start of the task would take from each slot of the queue."""

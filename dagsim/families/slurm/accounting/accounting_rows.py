@@ -17,10 +17,12 @@ from dagsim.errors import TraceError
 from dagsim.families.slurm.accounting.accounting_values import json_number, listed_tasks, unescaped_text
 from dagsim.families.slurm.accounting.submission import ListedOptions
 from dagsim.traces.batch import ENDED, NOT_OVER
-from dagsim.traces.chunks import FileLayout, Form, Table, read_tables, tables_of
+from dagsim.traces.chunks import read_tables
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.report import Disagreement, ReadReport
 from dagsim.traces.source import NumberedRow, Source
+from dagsim.traces.text_forms import FileLayout, Form
+from dagsim.traces.typed_table import Table, tables_of
 from dagsim.workload.records import clipped
 
 

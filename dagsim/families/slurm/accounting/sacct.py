@@ -38,7 +38,6 @@ from dagsim.families.slurm.accounting.sacct_times import AT, CLOCK_S, MOMENTS, S
 from dagsim.families.slurm.accounting.submission import submission
 from dagsim.model import Attempt, Job, Request, Task
 from dagsim.model.arithmetic import numbered
-from dagsim.traces.chunks import Table
 from dagsim.traces.fields import InvalidValue
 from dagsim.traces.grouping import in_parts, rows_by_job
 from dagsim.traces.reader import JobBlock, Reader, Submissions, Unstarted
@@ -48,6 +47,7 @@ from dagsim.traces.sites import readable_hosts
 from dagsim.traces.source import Source
 from dagsim.traces.times import DAY_NUMBERS, UNSET_MOMENTS, are_day_numbers, in_seconds, local_seconds, moment_s
 from dagsim.traces.trace_options import TraceOptions
+from dagsim.traces.typed_table import Table
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, objects, optional
 
 _Tables = Callable[[Source, ReadReport, TraceOptions], Iterator[Table]]

@@ -9,8 +9,8 @@ import numpy as np
 
 from dagsim.families.slurm.accounting.sacct_times import AT, CLOCK_S
 from dagsim.model.arithmetic import DAY_S
-from dagsim.traces.chunks import Table
 from dagsim.traces.grouping import Grouped, repeated
+from dagsim.traces.typed_table import Table
 
 _REQUEUE_S = 300.0
 

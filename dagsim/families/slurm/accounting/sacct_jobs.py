@@ -28,7 +28,6 @@ from dagsim.model import Attempt, Job, Request, Task, TaskGraph
 from dagsim.model.arithmetic import ordered_sum, whole_sum
 from dagsim.text import count_of
 from dagsim.traces.batch import NOT_OVER
-from dagsim.traces.chunks import Table
 from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.reader import Unstarted
 from dagsim.traces.report import Disagreement, OnlyInText
@@ -36,6 +35,7 @@ from dagsim.traces.rows import Findings
 from dagsim.traces.sites import listed_hosts, readable_hosts, site_gpu
 from dagsim.traces.times import is_unset, moment_s
 from dagsim.traces.trace_options import TraceOptions
+from dagsim.traces.typed_table import Table
 
 _NEVER_KEPT = {"BOOT_FAIL": "whose nodes did not boot", "REVOKED": "revoked by another cluster"}
 _IN_LINE = OnlyInText("with the GPUs of SubmitLine, since no list of resources has any (AccountingStorageTRES)")

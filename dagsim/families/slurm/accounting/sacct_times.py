@@ -10,10 +10,10 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from dagsim.families.slurm.accounting.accounting_rows import COLUMNS
-from dagsim.traces.chunks import Table
 from dagsim.traces.fields import Dirty, InvalidValue
 from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.times import duration_s, with_offsets
+from dagsim.traces.typed_table import Table
 
 AT = {name: place for place, name in enumerate(COLUMNS)}
 """The index of each accounting column."""

@@ -16,7 +16,6 @@ import numpy as np
 
 from dagsim.families.slurm.accounting.submission import options_of
 from dagsim.model import Demand
-from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.fields import Dirty, memory_gb
 from dagsim.traces.reader import JobBlock, Reader
 from dagsim.traces.report import ImpossibleTimes, ReadReport
@@ -24,6 +23,7 @@ from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import NumberedRow, Source
 from dagsim.traces.times import duration_s
 from dagsim.traces.trace_options import TraceOptions
+from dagsim.traces.typed_table import Table, tables_of
 from dagsim.workload.arrays import JobArrays, TaskKind, optional
 
 _JOB, _TIME, _SECONDS, _TASKS, _PER_NODE, _CORES, _GPUS, _MEMORY, _LIMIT, _USER, _ACCOUNT, _PARTITION, _QOS = range(13)

@@ -18,7 +18,6 @@ from dagsim.families.slurm.accounting.sacct import Sacct
 from dagsim.families.slurm.accounting.sacct_times import unfolded
 from dagsim.families.slurm.accounting.submission import begin_after_s, options_of
 from dagsim.model.arithmetic import DAY_S
-from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.fields import Dirty
 from dagsim.traces.reader import Submissions
 from dagsim.traces.report import ReadReport
@@ -27,6 +26,7 @@ from dagsim.traces.source import Source
 from dagsim.traces.times import moment_s
 from dagsim.traces.trace import Trace
 from dagsim.traces.trace_options import TraceOptions
+from dagsim.traces.typed_table import Table, tables_of
 from dagsim.workload.arrays import Labels, objects
 
 _BILLING = re.compile(r"(?:^|,)billing=(\d{1,15})(?:,|$)")

@@ -15,13 +15,13 @@ from dagsim.families.slurm.queue.queue_listings import queue_form, queued_jobs
 from dagsim.families.slurm.queue.queued_job import NOT_QUEUED, ListedNumber, QueuedJob
 from dagsim.model import UNLIMITED_S
 from dagsim.traces.batch import ENDED
-from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.fields import Dirty
 from dagsim.traces.reader import WaitingJob
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
 from dagsim.traces.times import TWICE
 from dagsim.traces.trace_options import TraceOptions
+from dagsim.traces.typed_table import Table, tables_of
 
 _LAST_UPDATE = re.compile(rb'"last_update"\s*:\s*(\{[^{}]*\}|\d+)')
 _UPDATE_S = re.compile(rb'(?:"number"\s*:\s*|^)([1-9]\d*)')

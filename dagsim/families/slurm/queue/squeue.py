@@ -15,11 +15,11 @@ import numpy as np
 from dagsim.families.slurm.accounting.sacct import Sacct
 from dagsim.families.slurm.queue.queue_listings import QUEUE_COMMAND, is_squeue, lacking_columns
 from dagsim.families.slurm.queue.slurm_queue import queue_tables, squeue_instant_s, waiting_jobs
-from dagsim.traces.chunks import Table
 from dagsim.traces.reader import JobBlock, WaitingJob
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
+from dagsim.traces.typed_table import Table
 
 
 class Squeue(Sacct):

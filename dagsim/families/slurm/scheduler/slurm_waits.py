@@ -10,7 +10,7 @@ from dagsim.families.slurm.scheduler.holdings import Amounts, Holder
 from dagsim.families.slurm.scheduler.slurm_rules import RESOURCES, SlurmRules
 from dagsim.families.slurm.scheduler.slurm_settings import slurm_settings
 from dagsim.model import NodePartition
-from dagsim.systems.cluster.api import ClusterView, ReachedLimit, TaskState
+from dagsim.systems.cluster.api import ClusterView, ReachedLimit, TaskState, WaitRules
 
 _WORDS = {
     "partition": "the partition {0}",
@@ -33,8 +33,8 @@ _UNITS = {"gpus": "GPUs", "cpus": "CPUs", "memory_gb": "GB of memory", "jobs": "
 _UNITS |= {f"{name} minutes": f"{word} times minutes" for name, word in _UNITS.items()}
 
 
-class SlurmWaits:
-    """A site's rules, together with what its users currently hold (see ``causes.WaitRules``)."""
+class SlurmWaits(WaitRules):
+    """A site's rules, together with what its users currently hold."""
 
     elsewhere = "it would have fitted, but only outside its partition"
 

@@ -12,8 +12,10 @@ from dagsim.errors import ConfigError
 from dagsim.model import QueueTree
 from dagsim.registry import Entry, Registry
 from dagsim.systems.cluster.models.estimates import Estimates
-from dagsim.systems.cluster.models.failures import FailureModel, Preemption, Setup
+from dagsim.systems.cluster.models.failures import FailureModel
+from dagsim.systems.cluster.models.kept_work import Preemption
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime
+from dagsim.systems.cluster.models.setups import Setup
 from dagsim.systems.cluster.models.shared_gpus import Sharing
 from dagsim.systems.cluster.network import NETWORKS, Communication, Network
 
@@ -70,7 +72,7 @@ RUNTIMES: Registry[Any] = Registry(
 
 SETUPS: Registry[Any] = Registry(
     "set-up",
-    [Entry("moving_delay", ".failures:MovingDelay", "a delay where a GPU served another job before")],
+    [Entry("moving_delay", ".setups:MovingDelay", "a delay where a GPU served another job before")],
     group="dagsim.setups",
     listing="dagsim list setups",
     home="dagsim.systems.cluster.models",

@@ -15,9 +15,8 @@ from dagsim.errors import ModelError
 from dagsim.model import Attempt, Cluster, InFlight, Job, Placement, Share
 from dagsim.model.arithmetic import whole_sum
 from dagsim.systems.cluster.models.runtime import Runtime
-from dagsim.systems.cluster.past.recall import demand_words, may_mix_types
 from dagsim.systems.cluster.resources.cluster_state import ClusterState
-from dagsim.systems.cluster.resources.nodes import DemandClass, NodeState
+from dagsim.systems.cluster.resources.nodes import DemandClass, NodeState, demand_words, may_mix_types
 from dagsim.workload.arrays import JobArrays, Labels
 from dagsim.workload.load import seconds_of
 
@@ -255,25 +254,20 @@ def _flights(
     by_name = nodes_by_name(machine.node.name for machine in machines.list)
     listed_s: list[float] = [] if jobs.observed_start_s is None else jobs.observed_start_s.tolist()
     ends_s = _end_s_at(jobs, begins_s).tolist()
-    before_s = nextafter(begins_s, -inf)
     flights: dict[int, tuple[InFlight, ...]] = {}
     unplaced: list[tuple[float, int, Job, DemandClass]] = []
     lent: list[tuple[NodeState, int]] = []
     listed = list(jobs.jobs())
     for number in np.argsort(listed_s, kind="stable").tolist():
-        job, since_s, lasts_s = listed[number], listed_s[number], seconds[number].tolist()
+        job, lasts_s = listed[number], seconds[number].tolist()
         task = job.graph.tasks[0]
         demand = machines.compile(task.demand, task.instances if task.gang else 0)
         demand = machines.narrowed(demand, lasts_s)
         placement = placement_on(job, by_name, machines, demand, task.instances)
         type_ = machines.list[placement[0].node].type if placement else int(np.argmin(lasts_s))
-        if ends_s[number] > begins_s:
-            # not for a suspended job, whose end also depends on how long it was suspended
-            if job.id not in suspended:
-                since_s = max(since_s, min(ends_s[number] - lasts_s[type_], before_s))
-        elif ends_s[number] <= begins_s or since_s + lasts_s[type_] <= begins_s:
-            continue
-        if demand.rejected is not None:
+        is_suspended = job.id in suspended
+        since_s = _since_s(listed_s[number], ends_s[number], lasts_s[type_], begins_s, is_suspended=is_suspended)
+        if since_s is None or demand.rejected is not None:
             continue
         if placement is None or sum(share.instances for share in placement) < task.instances:
             if exact and job.observed_nodes:
@@ -284,16 +278,33 @@ def _flights(
             unplaced.append((-task.gpus * task.instances, number, job, demand))
             continue
         flights[number] = _taken(machines, demand, placement, since_s)
-        if job.id in suspended:
-            lent += [(machines.list[share.node], demand.cpus * share.instances) for share in placement]
-            for machine, cpus in lent[-len(placement) :]:
-                machines.lend_cpus(machine, cpus)
+        if is_suspended:
+            lent += _lend_cpus(machines, demand, placement)
     for machine, cpus in lent:  # take the CPUs back, because it is unknown whether other jobs ran on them
         machines.lend_cpus(machine, -min(cpus, machine.cpus))
     for _, number, job, demand in sorted(unplaced, key=lambda entry: entry[:2]):
         placement = _by_best_fit(machines, demand, job.graph.tasks[0].instances, seconds[number].tolist())
         flights[number] = () if placement is None else _taken(machines, demand, placement, listed_s[number])
     return flights
+
+
+def _since_s(listed_s: float, end_s: float, lasts_s: float, begins_s: float, *, is_suspended: bool) -> float | None:
+    """Return the start of a run that is in flight, moved later by the length of its suspensions.
+    Return None if the run had ended by ``begins_s``. ``end_s`` is NaN if it lasted as long as its
+    work.
+    """
+    if end_s > begins_s:
+        # the end of a job that is suspended also depends on how long it will be suspended
+        return listed_s if is_suspended else max(listed_s, min(end_s - lasts_s, nextafter(begins_s, -inf)))
+    return None if end_s <= begins_s or listed_s + lasts_s <= begins_s else listed_s
+
+
+def _lend_cpus(machines: ClusterState, demand: DemandClass, placement: Placement) -> list[tuple[NodeState, int]]:
+    """Free the CPUs of a suspended run for other jobs. Return the number on each node."""
+    lent = [(machines.list[share.node], demand.cpus * share.instances) for share in placement]
+    for machine, cpus in lent:
+        machines.lend_cpus(machine, cpus)
+    return lent
 
 
 def _by_best_fit(

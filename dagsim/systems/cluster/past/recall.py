@@ -8,13 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import merge
 from math import inf, nextafter
+from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from dagsim.errors import ModelError
-from dagsim.model import Demand, InFlight, Job, Kind
+from dagsim.model import InFlight, Job, Kind
 from dagsim.systems.cluster.forks import Forked
 from dagsim.systems.cluster.resources.cluster_state import ClusterState
-from dagsim.systems.cluster.resources.nodes import Allotted, DemandClass
+from dagsim.systems.cluster.resources.nodes import Allotted, DemandClass, demand_words, may_mix_types
 from dagsim.systems.cluster.state import JobState, Run, TaskState
 from dagsim.systems.seam import stated
 
@@ -62,14 +63,14 @@ def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, 
             events.append((run.since_s, _DECIDED, first, number, number, run))
             if run.until_s is not None:
                 end = Ended(run)
-                order = _DECIDED if end.was_decided else _FAILS if run.stopped else _ENDS
+                order = _DECIDED if end.was_decided else _FAILS if run.stopped else _COMPLETES
                 events.append((run.until_s, order, last if last >= 0 else first, number, number, end))
     events.sort(key=lambda event: event[:4])
     for time_s, *_, number, event in events:
         yield time_s, number, event
 
 
-_ENDS, _FAILS, _ARRIVES, _DECIDED = range(4)
+_COMPLETES, _FAILS, _ARRIVES, _DECIDED = range(4)
 """The order of events at one time."""
 
 
@@ -255,20 +256,28 @@ def forgotten(policy: object) -> list[str]:
 
 
 def parts_of(policy: object) -> Iterator[object]:
-    """Yield a policy and its parts, such as its placement and its order, except for those that
-    dagsim does not define.
+    """Yield a policy and its parts, such as its placement and its order. Parts are found by
+    following all attributes, so no policy has to list them. Objects that neither dagsim defines nor
+    state what they forget are left out.
     """
     parts, seen = [policy], set[int]()
     while parts:
         part = parts.pop()
         part = getattr(part, "__self__", part)  # for a bound method, use the object to which it is bound
-        if id(part) in seen or not type(part).__module__.startswith("dagsim."):
+        is_known = part is policy or type(part).__module__.startswith("dagsim.") or hasattr(part, "forgets")
+        if id(part) in seen or not is_known:
             continue
         seen.add(id(part))
         yield part
-        if isinstance(part, Forked):
-            continue
-        parts += vars(part).values() if hasattr(part, "__dict__") else ()
+        if not isinstance(part, Forked):
+            parts += attributes_of(part).values()
+
+
+def attributes_of(part: object) -> dict[str, object]:
+    """Return the values of all attributes of an object, including those in slots."""
+    members = [item for kind in type(part).__mro__ for item in vars(kind).items()]
+    slots = [name for name, member in members if isinstance(member, MemberDescriptorType) and hasattr(part, name)]
+    return {name: getattr(part, name) for name in slots} | getattr(part, "__dict__", {})
 
 
 def unknown_past(kernel: ClusterKernel, policy: object) -> list[str]:
@@ -385,19 +394,3 @@ def check_in_flight(job: Job, run: InFlight, demand: DemandClass | None, machine
                 f"{where} {machine.node.name!r} with {instances} x {demand_words(demand.demand)}, but "
                 f"only {room} fit beside the jobs already running there"
             )
-
-
-def may_mix_types(job: Job, demand: Demand) -> bool:
-    """Return True if a gang may combine nodes with different GPU types. A batch job may do this if
-    it needs no GPUs, or if it needs GPUs of any type on each of several nodes.
-    """
-    return job.request is not None and (not demand.gpus or job.request.spread is True)
-
-
-def demand_words(demand: Demand) -> str:
-    """Describe the demand of an instance, for example ``4 GPUs (A100), 16 CPUs, 64 GB``."""
-    types = "" if demand.gpu_types is None else f" ({' or '.join(demand.gpu_types)})"
-    parts = [f"{demand.gpus:g} GPUs{types}"] if demand.gpus else []
-    parts += [f"{demand.cpus:g} CPUs"] if demand.cpus else []
-    parts += [f"{demand.memory_gb:g} GB"] if demand.memory_gb else []
-    return ", ".join(parts) or "nothing"

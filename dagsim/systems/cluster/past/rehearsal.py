@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dagsim.errors import Stalled
 from dagsim.model import Edge, InFlight, Job, Kind, Record, RejectReason, Share, TaskGraph
-from dagsim.model.log import Schedule
+from dagsim.model.log import RUN_ENDS, Schedule
 from dagsim.systems.cluster.frontier import Past
-from dagsim.systems.cluster.past.recall import forgotten, parts_of
+from dagsim.systems.cluster.past.recall import attributes_of, forgotten, parts_of
 from dagsim.systems.cluster.state import Run
 from dagsim.systems.seam import Conversation, stated
 
@@ -77,7 +77,8 @@ def _repeated(kernel: ClusterKernel, past: Past, policy: Any) -> ClusterKernel |
         return None
     # The caller keeps ``policy``, so it must remain the same object: it takes over the attributes of
     # its copy, and below replaces the copy among the listeners.
-    vars(policy).update(vars(twin))
+    for name, value in attributes_of(twin).items():
+        object.__setattr__(policy, name, value)  # also if it is frozen
     listeners = [key for key, index in again.frontier.indexes.items() if key is index]
     past.reminded += [policy if listener is twin else listener for listener in listeners]
     return again
@@ -156,13 +157,13 @@ def _runs_before(
     policy ended, with the time of each.
     """
     rows = list(schedule.log)
-    ended = {row.run: (place, row) for place, row in enumerate(rows) if row.kind in _STOPS}
+    ended = {row.run: (place, row) for place, row in enumerate(rows) if row.kind in RUN_ENDS}
     stopped = [row.run for row in rows if row.kind in (Kind.PREEMPTED, Kind.FAILED)]
     stopped = [-1, *dict.fromkeys(stopped)]
     ended_by_policy = {
         row.job: row.time_s
         for row in rows
-        if row.kind == Kind.REJECTED and row.time_s < at_s and row.value not in _IMPOSSIBLE
+        if row.kind == Kind.REJECTED and row.time_s < at_s and row.reason not in _IMPOSSIBLE
     }
     shares: dict[int, list[Share]] = {}
     first: dict[int, tuple[int, Record]] = {}
@@ -189,4 +190,3 @@ def _runs_before(
 
 
 _IMPOSSIBLE = (RejectReason.TOO_LARGE, RejectReason.NO_SUCH_GPU)
-_STOPS = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)

@@ -5,7 +5,7 @@ a condition is thus found without a loop over all tasks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from heapq import merge
 from math import inf
 from typing import NamedTuple, TypeAlias
@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from dagsim.model import Decision, Placement, Start
-from dagsim.model.arithmetic import ordered_sum, whole_sum
+from dagsim.model.arithmetic import whole_sum
 from dagsim.systems.cluster.api import (
     ALL,
     MICRO,
@@ -24,8 +24,18 @@ from dagsim.systems.cluster.api import (
     Run,
     TaskState,
 )
-from dagsim.systems.cluster.policies.batch_mode import NEARLY, QueuedPiece, Ready, allowed_nodes, free, held, size
 from dagsim.systems.cluster.policies.formulas import slowed
+from dagsim.systems.cluster.policies.gpu_amounts import (
+    NEARLY,
+    PLENTY,
+    Holding,
+    QueuedPiece,
+    Ready,
+    allowed_nodes,
+    instances_on,
+    size,
+    unheld,
+)
 from dagsim.systems.cluster.policies.orders import by_arrival, slowness
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 
@@ -174,44 +184,6 @@ class Backlog:
         """Return True if the tasks of any group fit now."""
         fits = machines.fits
         return any(fits(demand) for demand in self._demands)
-
-
-class Holding(NamedTuple):
-    """The resources of a current run, or of one that has just ended."""
-
-    end_s: float
-    """Its expected end."""
-    size: float
-    """GPUs, or cores if it holds no GPUs."""
-    id: int
-    by_node: tuple[tuple[int, float], ...]
-    """The number of GPUs (or cores) that the run holds on each node, by the index of the node."""
-    licences: tuple[tuple[str, int], ...]
-
-    @classmethod
-    def of(cls, run: Run, end_s: float) -> Holding:
-        """Return the resources of a run that is expected to end at ``end_s``."""
-        by_node = tuple([(machine.index, held(run, machine.bit)) for machine, *_ in run.held])
-        terms = run.task.demand.terms
-        return cls(end_s, held(run), run.id, by_node, () if terms is None else terms.licences)
-
-    def on(self, nodes: int) -> float:
-        """Return the number of GPUs (or cores) that the run holds on the nodes in a bit set."""
-        if nodes == ALL:
-            return self.size
-        return ordered_sum([amount for node, amount in self.by_node if nodes >> node & 1])
-
-
-def unheld(view: ClusterView, task: TaskState, ended: Sequence[Holding]) -> float:
-    """Return the number of free GPUs (or cores) on the nodes that a task may use. The resources of
-    the runs in ``ended`` still count as held, so they are subtracted.
-    """
-    nodes = allowed_nodes(view, task.demand)
-    return free(view, task, nodes) - ordered_sum([run.on(nodes) for run in ended])
-
-
-PLENTY = 1 << 90
-"""A larger amount than any candidate needs."""
 
 
 class FreeAmounts(NamedTuple):
@@ -404,11 +376,6 @@ def most_slowed_first(group: AlikeTasks, now: float) -> np.ndarray:
 def _amounts(demand: DemandClass, count: int) -> FreeAmounts:
     """Return the resources that this many instances of ``demand`` need."""
     return FreeAmounts(round(demand.demand.gpus * MICRO) * count, demand.cpus * count, demand.memory * count)
-
-
-def instances_on(placement: Placement, nodes: int) -> int:
-    """Return the number of instances that a placement puts on the nodes in a bit set."""
-    return sum(share.instances for share in placement if nodes >> share.node & 1)
 
 
 def _takes_licences(demand: DemandClass, shadow: Shadow) -> bool:

@@ -5,75 +5,17 @@ starts.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from heapq import heappop, heappush
 from math import inf
 from typing import Literal, NamedTuple, TypeAlias
 
-from dagsim.model import Decision, Placement, Start
-from dagsim.model.arithmetic import whole_sum
-from dagsim.systems.cluster.api import ALL, MICRO, ClusterView, DemandClass, Run, TaskState
+from dagsim.model import Decision, Start
+from dagsim.systems.cluster.api import ClusterView, DemandClass, TaskState
 from dagsim.systems.cluster.policies.formulas import AHEAD
+from dagsim.systems.cluster.policies.gpu_amounts import free_times
 from dagsim.systems.cluster.policies.orders import width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
-
-QueuedPiece: TypeAlias = tuple[int, int]
-"""Order and piece of a task."""
-
-NEARLY = 1e-9
-"""Amounts that differ by less than this count as equal."""
-
-
-class Ready:
-    """The ready tasks in order of arrival."""
-
-    def __init__(self) -> None:
-        self.tasks: dict[QueuedPiece, TaskState] = {}
-
-    def push(self, task: TaskState) -> None:
-        """Add a task that has become ready."""
-        self.tasks[task.order, task.piece] = task
-
-
-def size(task: TaskState) -> float:
-    """Return the number of GPUs that the task needs simultaneously. If it needs no GPUs, return the
-    number of cores.
-    """
-    return width(task) if task.demand.demand.gpus else task.demand.cpus / MICRO * (task.demand.gang or 1)
-
-
-def allowed_nodes(view: ClusterView, demand: DemandClass) -> int:
-    """Return a bit set of the nodes on which the partition and the constraint allow tasks with this
-    demand, or ``ALL`` if these are all nodes.
-    """
-    site = view.machines.site
-    nodes = ALL if demand.terms is None else demand.terms.nodes
-    return ALL if site is not None and nodes == site.all_nodes else nodes
-
-
-def held(run: Run, nodes: int = ALL) -> float:
-    """Return the number of GPUs that the run holds on the nodes in a bit set. If it holds no GPUs,
-    return the number of cores.
-    """
-    demand = run.task.demand
-    if nodes == ALL:
-        return run.gpus or demand.cpus / MICRO * run.instances
-    count = whole_sum(instances for machine, instances, *_ in run.held if nodes >> machine.index & 1)
-    return (demand.demand.gpus or demand.cpus / MICRO) * count
-
-
-def free(view: ClusterView, task: TaskState, nodes: int = ALL) -> float:
-    """Return the number of free GPUs (or cores) on those nodes in a bit set whose types may run the task."""
-    machines, types = view.machines, set(task.demand.types)
-    if task.demand.demand.gpus and nodes == ALL:
-        return float(whole_sum(machines.idle_gpus(type_) for type_ in types))
-    there = [one for one in machines.list if one.type in types and one.up and nodes >> one.index & 1]
-    return (
-        float(sum(one.idle for one in there))
-        if task.demand.demand.gpus
-        else whole_sum(one.cpus for one in there) / MICRO
-    )
-
 
 Rule: TypeAlias = Literal["min-min", "max-min", "sufferage"]
 
@@ -197,32 +139,6 @@ def _first(heap: _Heap, passed: set[TaskState]) -> TaskState | None:
             if child < len(heap):
                 heappush(edge, (heap[child], child))
     return None
-
-
-def start_those(
-    view: ClusterView, chosen: Iterable[tuple[TaskState, int]], place: Callable[..., Placement | None]
-) -> Iterator[Decision]:
-    """Start the chosen pairs of a task and a type that fit. If none fits and nothing is running,
-    start any task that fits.
-    """
-    started = False
-    for task, type_ in chosen:
-        placement = place(view, task, type_) if view.machines.fits_on(task.demand, type_) else None
-        if placement is not None:
-            started = True
-            yield Start(task, placement)
-    if not started and not view.running:
-        task = next(task for task in view.ready if view.fits(task))
-        placement = place(view, task)
-        if placement is not None:
-            yield Start(task, placement)
-
-
-def free_times(view: ClusterView) -> list[list[float]]:
-    """Return the times at which the GPUs of each type are expected to become free, soonest
-    first."""
-    expected = view.expected_free
-    return [expected.times(type_) for type_ in range(len(view.gpu_types))]
 
 
 def _lanes_of(task: TaskState) -> int:

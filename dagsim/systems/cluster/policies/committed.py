@@ -13,8 +13,17 @@ from dagsim.errors import require
 from dagsim.model import Decision, Placement, Start
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import ALL, ClusterView, Run, TaskState
-from dagsim.systems.cluster.policies.backfilling import Holding, unheld
-from dagsim.systems.cluster.policies.batch_mode import NEARLY, QueuedPiece, Ready, allowed_nodes, free, held, size
+from dagsim.systems.cluster.policies.gpu_amounts import (
+    NEARLY,
+    Holding,
+    QueuedPiece,
+    Ready,
+    allowed_nodes,
+    free,
+    held,
+    size,
+    unheld,
+)
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 
 

@@ -9,11 +9,10 @@ from typing import NamedTuple, TypeAlias
 from dagsim.model import Decision, Start
 from dagsim.model.arithmetic import bits, ordered_sum, whole_sum
 from dagsim.systems.cluster.api import ALL, MICRO, ClusterView, DemandClass, NodeState, Run, TaskState
-from dagsim.systems.cluster.policies.backfilling import PLENTY, instances_on
-from dagsim.systems.cluster.policies.batch_mode import NEARLY, QueuedPiece, Ready
-from dagsim.systems.cluster.policies.look_ahead import StepProfile
+from dagsim.systems.cluster.policies.gpu_amounts import NEARLY, PLENTY, QueuedPiece, Ready, instances_on
 from dagsim.systems.cluster.policies.orders import width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
+from dagsim.systems.cluster.policies.step_profile import StepProfile
 
 _EARLY_S = 1e-6
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf, log
 from typing import Protocol, TypeAlias
 
-from dagsim.model import Demand, Placement, Share, Start
+from dagsim.model import Decision, Demand, Placement, Share, Start
 from dagsim.model.arithmetic import ordered_sum, whole_sum
 from dagsim.registry import Entry, Registry
 from dagsim.systems.cluster.api import MICRO, ClusterView, DemandClass, NodeState, Run, TaskState
@@ -479,9 +479,24 @@ def _ways(machine: NodeState, demand: DemandClass) -> list[tuple[int | None, Nod
 def _after(machine: NodeState, demand: DemandClass, gpu: int | None) -> NodeState:
     """Return a copy of the machine with one more instance."""
     after = machine.copy()
-    after.cpus -= demand.cpus
-    after.memory -= demand.memory
-    after.idle -= demand.whole
-    if gpu is not None:
-        after.take_part(demand, gpu)
+    after.fill(demand, 1, gpu)
     return after
+
+
+def start_those(
+    view: ClusterView, chosen: Iterable[tuple[TaskState, int]], place: Callable[..., Placement | None]
+) -> Iterator[Decision]:
+    """Start the chosen pairs of a task and a type that fit. If none fits and nothing is running,
+    start any task that fits.
+    """
+    started = False
+    for task, type_ in chosen:
+        placement = place(view, task, type_) if view.machines.fits_on(task.demand, type_) else None
+        if placement is not None:
+            started = True
+            yield Start(task, placement)
+    if not started and not view.running:
+        task = next(task for task in view.ready if view.fits(task))
+        placement = place(view, task)
+        if placement is not None:
+            yield Start(task, placement)

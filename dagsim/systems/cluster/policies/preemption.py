@@ -199,15 +199,11 @@ class FreedNodes:
 
     def without(self, run: Run) -> list[int]:
         """Treat the run as stopped, and return its nodes."""
-        demand, nodes = run.task.demand, []
-        for machine, count, _, on in run.held:
+        nodes = []
+        for machine, count, mask, on in run.held:
             copy = self._nodes.get(machine.index) or machine.copy()
             self._nodes[machine.index] = copy
-            copy.idle += demand.whole * count
-            copy.cpus += demand.cpus * count
-            copy.memory += demand.memory * count
-            for place in on:
-                copy.give_part(demand, place)
+            copy.vacate(run.task.demand, count, mask, on)
             nodes.append(machine.index)
         return nodes
 

@@ -5,9 +5,9 @@ cluster.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial, reduce
+from functools import reduce
 from itertools import chain
 from math import inf
 from operator import or_
@@ -281,7 +281,7 @@ class ClusterState(Forked):
                 for _ in range(needed - 1):
                     mask |= (free ^ mask) & -(free ^ mask)
             if machine.layouts:
-                mask = _take_whole(machine, needed)
+                mask = machine.take_whole(needed)
             machine.free = free ^ mask
             self._set_idle(machine, machine.idle - needed)
             if demand.plain:
@@ -405,13 +405,13 @@ class ClusterState(Forked):
     @contextmanager
     def within(self, demand: DemandClass, nodes: int) -> Iterator[None]:
         """Restrict the placement of tasks of a class to these nodes (a bit set) while the ``with`` block is running."""
-        kept = demand.nodes, demand.opened, demand.blocked_at, demand.roomy
-        demand.open_to(demand.opened & nodes)
+        kept = demand.blocked_at, demand.roomy
         demand.blocked_at = demand.roomy = -1
         try:
-            yield
+            with demand.as_if_open_to(demand.opened & nodes):
+                yield
         finally:
-            demand.nodes, demand.opened, demand.blocked_at, demand.roomy = kept
+            demand.blocked_at, demand.roomy = kept
 
     def hold(self, demand: DemandClass, sign: int, now: float) -> None:
         """Take the licences for a start (if ``sign`` is 1), or return them (if it is -1)."""
@@ -465,10 +465,8 @@ class ClusterState(Forked):
         """
         fits = self._held_on.get((demand, nodes))
         if fits is None:
-            kept = demand.nodes, demand.opened
-            demand.open_to(nodes)
-            fits = any(self._largest(demand, type_) >= max(demand.gang, 1) for type_ in demand.types)
-            demand.nodes, demand.opened = kept
+            with demand.as_if_open_to(nodes):
+                fits = any(self._largest(demand, type_) >= max(demand.gang, 1) for type_ in demand.types)
             self._held_on[demand, nodes] = fits
         return fits
 
@@ -478,14 +476,9 @@ class ClusterState(Forked):
         must be placed within one of its domains. If ``now`` is given, only the machines that are
         ``usable`` at that time count.
         """
-        nodes, opened = demand.nodes, demand.opened
-        if now is None:
-            demand.open_to(ALL if demand.terms is None else demand.terms.nodes)
-        else:
-            demand.open_to(self.usable(now, demand.terms))
-        room = self._largest(demand, type_)
-        demand.opened, demand.nodes = opened, nodes
-        return room
+        everywhere = ALL if demand.terms is None else demand.terms.nodes
+        with demand.as_if_open_to(everywhere if now is None else self.usable(now, demand.terms)):
+            return self._largest(demand, type_)
 
     def usable(self, now: float, terms: Terms | None = None) -> int:
         """Return a bit set of the nodes that are up and not permanently closed to a task with these
@@ -513,11 +506,11 @@ class ClusterState(Forked):
         """
         if not demand.bound:
             return self.room_on_idle(demand, type_)
-        rooms, everywhere = [0], demand.opened
+        rooms = [0]
         for domain in demand.terms.domains:  # type: ignore[union-attr]
-            demand.nodes = everywhere & domain
+            demand.nodes = demand.opened & domain
             rooms.append(self.room_on_idle(demand, type_))
-        demand.nodes = everywhere
+        demand.widen()
         return max(rooms)
 
     def _could_count(self, demand: DemandClass, types: tuple[int, ...]) -> bool:
@@ -534,7 +527,7 @@ class ClusterState(Forked):
         counts, and store them in ``demand.nodes``. If this is impossible, store an empty set.
         """
         if not demand.bound:
-            demand.nodes = demand.opened
+            demand.widen()
         there = [
             index
             for index in self._candidates(demand, type_, False, self._enough(demand))
@@ -577,15 +570,9 @@ class ClusterState(Forked):
     def _fits_gang(self, demand: DemandClass, type_: int) -> bool:
         needed, whole = demand.gang, demand.whole
         if whole and demand.nodes == ALL:
-            levels, room = self.by_gpus[type_], 0
-            used, sets = levels.used >> whole << whole, levels.sets
-            # try the machines with the most idle GPUs first, because a few of them are often enough
-            while used and room < needed:
-                level = used.bit_length() - 1
-                room += level // whole * sets[level].bit_count()
-                used ^= 1 << level
-            if room < needed or not (demand.cpus or demand.memory):
-                return room >= needed
+            has_room = self.by_gpus[type_].has_room(whole, needed)
+            if not has_room or not (demand.cpus or demand.memory):
+                return has_room
         for machine in self.with_room(demand, type_):
             needed -= machine.room(demand)
             if needed <= 0:
@@ -594,7 +581,8 @@ class ClusterState(Forked):
 
     def _fit_gang(self, demand: DemandClass, type_: int) -> Placement | None:
         if demand.whole and demand.nodes == ALL and not (demand.cpus or demand.memory or self.asleep):
-            return self._fit_whole_gang(demand, type_)
+            packed = self.by_gpus[type_].packed(demand.whole, demand.gang)
+            return None if packed is None else tuple([Share(index, instances) for index, instances in packed])
         whole, total = demand.whole * demand.gang, 0
         roomy: list[tuple[bool, int, int]] = []
         for machine in self.with_room(demand, type_):
@@ -613,30 +601,6 @@ class ClusterState(Forked):
             if not needed:
                 return tuple(shares)
         return None
-
-    def _fit_whole_gang(self, demand: DemandClass, type_: int) -> Placement | None:
-        """Return a placement of a gang that needs only whole GPUs, or None if it does not fit.
-        Machines with the same number of idle GPUs are taken together, so that they need not be
-        examined one by one.
-        """
-        levels, whole, needed = self.by_gpus[type_], demand.whole, demand.gang
-        alone = levels.first(whole * needed)
-        if alone >= 0:
-            return (Share(alone, needed),)
-        if levels.room(whole) < needed:
-            return None
-        used, shares = levels.used, list[Share]()
-        while True:
-            room, machines = (used.bit_length() - 1) // whole, 0
-            while used >> room * whole:
-                level = used.bit_length() - 1
-                machines |= levels.sets[level]
-                used ^= 1 << level
-            for index in bits(machines):
-                if needed <= room:
-                    return (*shares, Share(index, needed))
-                shares.append(Share(index, room))
-                needed -= room
 
     def _best_share(self, demand: DemandClass, type_: int) -> int:
         """Return the machine with the partly used GPU on which the share would leave the least
@@ -712,75 +676,37 @@ class ClusterState(Forked):
         share fits, or else an idle GPU. With MIG, GPUs that already have the partition are
         preferred among equally full GPUs.
         """
-        shares, share = machine.shares, demand.share
+        shares = machine.shares
         if machine.mig is not None:
-            return self._move_part(machine, partial(machine.take_part, demand), machine.gpu_for(demand, gpu))
-        if gpu is None:
-            room = [(free, index) for index, free in shares.items() if free >= share]
+            gpu = machine.gpu_for(demand, gpu)
+        elif gpu is None:
+            room = [(free, index) for index, free in shares.items() if free >= demand.share]
             gpu = min(room)[1] if room else (machine.free & -machine.free).bit_length() - 1
-        if gpu in shares:
-            self._set_share(machine, gpu, shares[gpu] - share)
-        else:
-            machine.free ^= 1 << gpu
-            self._set_idle(machine, machine.idle - 1)
-            self._set_share(machine, gpu, MICRO - share)
-            if machine.up:
-                self.shared[machine.type] |= machine.bit
-        return gpu
+        was, idle = shares.get(gpu), machine.idle
+        place = machine.take_part(demand, gpu)
+        self._part_moved(machine, was, shares.get(gpu), idle)
+        return place
 
-    def _give_share(self, machine: NodeState, demand: DemandClass, gpu: int) -> None:
-        if machine.mig is not None:
-            self._move_part(machine, partial(machine.give_part, demand), gpu)
-            return
-        self._set_share(machine, gpu, machine.shares[gpu] + demand.share)
-        if gpu not in machine.shares:
-            machine.free |= 1 << gpu
-            self._set_idle(machine, machine.idle + 1)
-            if not machine.shares:
-                self.shared[machine.type] &= ~machine.bit
+    def _give_share(self, machine: NodeState, demand: DemandClass, place: int) -> None:
+        gpu = place if machine.mig is None else machine.gpu_at(place)
+        was, idle = machine.shares[gpu], machine.idle
+        machine.give_part(demand, place)
+        self._part_moved(machine, was, machine.shares.get(gpu), idle)
 
-    def _move_part(self, machine: NodeState, move: Callable[[int], int], place: int) -> int:
-        """Occupy or release a part of a GPU by calling ``move``, and update the indexes."""
-        was, idle, partly = set(machine.shares.values()), machine.idle, self.by_share[machine.type]
-        moved = move(place)
-        if machine.up:
-            for free in was - set(machine.shares.values()):
-                partly.remove(machine.bit, free)
-            for free in set(machine.shares.values()) - was:
-                partly.add(machine.bit, free)
-            if bool(was) != bool(machine.shares):
-                self.shared[machine.type] ^= machine.bit
-        machine.idle, idle = idle, machine.idle
-        if idle != machine.idle:
-            self._set_idle(machine, idle)
-        return moved
-
-    def _set_share(self, machine: NodeState, gpu: int, free: int) -> None:
-        """Record that ``free`` millionths of a GPU are free now. The GPU is partly used now or was
-        before.
+    def _part_moved(self, machine: NodeState, was: int | None, now: int | None, idle: int) -> None:
+        """Update the indexes after a part of a GPU was occupied or released. ``was`` and ``now`` are
+        the GPU's free millionths, or None if it is idle. Before, the node had ``idle`` idle GPUs.
         """
-        shares, partly = machine.shares, self.by_share[machine.type]
-        was = shares.get(gpu)
-        if free < MICRO:
-            shares[gpu] = free
-        else:
-            del shares[gpu]
+        shares, type_ = machine.shares, machine.type
         if machine.up:
             if was is not None and was not in shares.values():
-                partly.remove(machine.bit, was)
-            if free < MICRO:
-                partly.add(machine.bit, free)
-
-
-def _take_whole(machine: NodeState, needed: int) -> int:
-    """Return a bit set of ``needed`` idle GPUs for a task that needs whole GPUs. GPUs without
-    partitions come first; the partitions of the others are removed.
-    """
-    gpus = sorted(bits(machine.free), key=lambda gpu: (gpu in machine.layouts, gpu))[:needed]
-    for gpu in gpus:
-        if machine.layouts.pop(gpu, None) is not None:
-            machine.remade = True
-    return sum([1 << gpu for gpu in gpus])
+                self.by_share[type_].remove(machine.bit, was)
+            if now is not None:
+                self.by_share[type_].add(machine.bit, now)
+            self.shared[type_] = self.shared[type_] | machine.bit if shares else self.shared[type_] & ~machine.bit
+        if idle != machine.idle:
+            machine.idle, idle = idle, machine.idle
+            self._set_idle(machine, idle)
 
 
 def _cores(cpus: int) -> int:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from dagsim.model import Kind
 from dagsim.model.log import packed_row
 from dagsim.systems.cluster.forks import AHEAD, COPIED, SAME, Forked
-from dagsim.systems.cluster.models.failures import KeptWork, Outages, start_all
+from dagsim.systems.cluster.models.failures import Outages, start_all
+from dagsim.systems.cluster.models.kept_work import KeptWork
 from dagsim.systems.cluster.resources.nodes import DemandClass
 from dagsim.systems.cluster.resources.site import down_windows
 from dagsim.systems.cluster.state import TaskState

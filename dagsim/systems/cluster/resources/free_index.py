@@ -59,6 +59,40 @@ class FreeIndex(Forked):
             used ^= 1 << level
         return room
 
+    def has_room(self, size: int, units: int) -> bool:
+        """Return True if this number of units of ``size`` fits."""
+        room, used, sets = 0, self.used >> size << size, self.sets
+        # try the machines with the largest free amounts first, because a few of them are often enough
+        while used and room < units:
+            level = used.bit_length() - 1
+            room += level // size * sets[level].bit_count()
+            used ^= 1 << level
+        return room >= units
+
+    def packed(self, size: int, units: int) -> list[tuple[int, int]] | None:
+        """Distribute units of ``size`` over the machines: over the fullest machine on which all of
+        them fit, or else over as few machines as possible. Return each machine with its number of
+        units, or None if they do not fit. Machines on which equally many units fit are taken
+        together, so that they need not be examined one by one.
+        """
+        alone = self.first(size * units)
+        if alone >= 0:
+            return [(alone, units)]
+        if self.room(size) < units:
+            return None
+        used, chosen = self.used, list[tuple[int, int]]()
+        while True:
+            room, machines = (used.bit_length() - 1) // size, 0
+            while used >> room * size:
+                level = used.bit_length() - 1
+                machines |= self.sets[level]
+                used ^= 1 << level
+            for index in bits(machines):
+                if units <= room:
+                    return [*chosen, (index, units)]
+                chosen.append((index, room))
+                units -= room
+
     def total(self) -> int:
         """Return the sum of the free amounts of all machines."""
         return self.room(1)

@@ -1,19 +1,21 @@
-"""The free resources of a node, and classes of tasks with equal demands."""
+"""The free resources of a node, and what tasks demand of nodes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from math import floor
 from typing import NamedTuple
 
-from dagsim.model import Demand, Node
-from dagsim.model.arithmetic import whole_sum
+from dagsim.model import Demand, Job, Node
+from dagsim.model.arithmetic import bits, whole_sum
 from dagsim.model.log import RejectReason
 from dagsim.model.mig import MIG_TABLES, MigLayout
 from dagsim.systems.cluster.forks import COPIED, SAME, Fork, Forked
 from dagsim.systems.cluster.resources.free_index import ALL, FreeIndex
 from dagsim.systems.cluster.resources.site import Terms
 
-__all__ = ["ALL", "Allotted", "DemandClass", "NodeState"]
+__all__ = ["ALL", "Allotted", "DemandClass", "NodeState", "demand_words", "may_mix_types"]
 
 _SLOT = 1 << 20
 """Factor for encoding the GPU and the start of a part as one number: ``gpu + (start + 1) *
@@ -117,6 +119,20 @@ class DemandClass(Forked):
     def open_to(self, nodes: int) -> None:
         """Restrict the nodes on which tasks of this class may start to ``nodes`` (a bit set)."""
         self.nodes = self.opened = nodes
+
+    def widen(self) -> None:
+        """Undo the restriction to one domain, or to some nodes, which a search for a gang leaves."""
+        self.nodes = self.opened
+
+    @contextmanager
+    def as_if_open_to(self, nodes: int) -> Iterator[None]:
+        """Restrict the class to these nodes while the ``with`` block is running."""
+        kept = self.nodes, self.opened
+        self.open_to(nodes)
+        try:
+            yield
+        finally:
+            self.nodes, self.opened = kept
 
     @property
     def bound(self) -> bool:
@@ -234,8 +250,11 @@ class NodeState(Forked):
         """Occupy a part of the GPU. Return the GPU and the position of the part as one number, for
         ``give_part``. This does not update any index.
         """
+        if self.mig is None:
+            self._set_free(gpu, self.shares.get(gpu, MICRO) - demand.share)
+            return gpu
         self._set_free(gpu, self.shares.get(gpu, MICRO) - self.part(demand))
-        if self.mig is None or (profile := self.mig.profile(demand.demand.gpus, demand.demand.gpu_types)) is None:
+        if (profile := self.mig.profile(demand.demand.gpus, demand.demand.gpu_types)) is None:
             return gpu
         layout = self.layouts.get(gpu, ())
         opening = self.mig.opening(layout, profile)
@@ -254,9 +273,12 @@ class NodeState(Forked):
         """Release a part that ``take_part`` occupied, and return its GPU. This does not update any
         index.
         """
+        if self.mig is None:
+            self._set_free(place, self.shares[place] + demand.share)
+            return place
         after, gpu = divmod(place, _SLOT)
         self._set_free(gpu, self.shares[gpu] + self.part(demand))
-        if after and self.mig is not None:
+        if after:
             self.layouts[gpu] = self.mig.freed(self.layouts[gpu], after - 1)
         return gpu
 
@@ -276,14 +298,43 @@ class NodeState(Forked):
         resources. Use the copy only to check what fits.
         """
         twin = self.copy()
-        if demand.whole:
-            twin.free |= mask
-            twin.idle += demand.whole * count
-        for place in on:
-            twin.give_part(demand, place)
-        twin.cpus += demand.cpus * count
-        twin.memory += demand.memory * count
+        twin.vacate(demand, count, mask, on)
         return twin
+
+    def vacate(self, demand: DemandClass, count: int, mask: int, on: tuple[int, ...]) -> None:
+        """Release the resources of ``count`` instances on a copy of a node. This does not update any
+        index.
+        """
+        if demand.whole:
+            self.free |= mask
+            self.idle += demand.whole * count
+        for place in on:
+            self.give_part(demand, place)
+        self.cpus += demand.cpus * count
+        self.memory += demand.memory * count
+
+    def fill(self, demand: DemandClass, count: int, gpu: int | None = None) -> None:
+        """Occupy resources for ``count`` instances on a copy of a node. Shares are placed on ``gpu``
+        or, by default, on the first GPUs on which they fit. This does not update any index.
+        """
+        if demand.whole:
+            self.free ^= self.take_whole(demand.whole * count)
+            self.idle -= demand.whole * count
+        self.cpus -= demand.cpus * count
+        self.memory -= demand.memory * count
+        for _ in range(count if demand.share else 0):
+            room = (other for other in range(self.gpus) if self.room_on(other, demand))
+            self.take_part(demand, next(room) if gpu is None else gpu)
+
+    def take_whole(self, needed: int) -> int:
+        """Return a bit set of ``needed`` idle GPUs for a task that needs whole GPUs. GPUs without
+        partitions come first; the partitions of the others are removed.
+        """
+        gpus = sorted(bits(self.free), key=lambda gpu: (gpu in self.layouts, gpu))[:needed]
+        for gpu in gpus:
+            if self.layouts.pop(gpu, None) is not None:
+                self.remade = True
+        return whole_sum([1 << gpu for gpu in gpus])
 
     def emptied(self) -> NodeState:
         """Return the state that the node has when it is up and nothing runs on it."""
@@ -306,3 +357,19 @@ class Allotted(NamedTuple):
     machine: NodeState
     instances: int
     gpu: int | None
+
+
+def may_mix_types(job: Job, demand: Demand) -> bool:
+    """Return True if a gang may combine nodes with different GPU types. A batch job may do this if
+    it needs no GPUs, or if it needs GPUs of any type on each of several nodes.
+    """
+    return job.request is not None and (not demand.gpus or job.request.spread is True)
+
+
+def demand_words(demand: Demand) -> str:
+    """Describe the demand of an instance, for example ``4 GPUs (A100), 16 CPUs, 64 GB``."""
+    types = "" if demand.gpu_types is None else f" ({' or '.join(demand.gpu_types)})"
+    parts = [f"{demand.gpus:g} GPUs{types}"] if demand.gpus else []
+    parts += [f"{demand.cpus:g} CPUs"] if demand.cpus else []
+    parts += [f"{demand.memory_gb:g} GB"] if demand.memory_gb else []
+    return ", ".join(parts) or "nothing"

@@ -434,7 +434,7 @@ class OnDemandNodes(Forked):
             if not filled or (demand.gang and missing > 0):
                 continue
             for machine, count in filled:
-                _take(machine, demand, count)
+                machine.fill(demand, count)
                 if machine in empty:
                     empty.remove(machine)
                     coming.append(machine)
@@ -449,7 +449,7 @@ class OnDemandNodes(Forked):
         first. For a gang with counts, return nodes that satisfy the counts, or none.
         """
         machines = self._kernel.machines
-        demand.open_to(demand.opened)  # an earlier search may have restricted the demand to some nodes, so undo this
+        demand.widen()
         demand = copy(demand)
         demand.nodes &= domain
         up = [machines.list[at] for at in machines.candidates(demand, type_)] if demand.gang else []
@@ -459,12 +459,3 @@ class OnDemandNodes(Forked):
             return there
         chosen = nodes_by_counts([machine.index for machine, _ in there], demand.gang, demand.terms.counts)
         return [(machine, room) for machine, room in there if machine.index in (chosen or ())]
-
-
-def _take(machine: NodeState, demand: DemandClass, count: int) -> None:
-    """Occupy resources for ``count`` instances on a copy of a node."""
-    machine.idle -= demand.whole * count
-    machine.cpus -= demand.cpus * count
-    machine.memory -= demand.memory * count
-    for _ in range(count if demand.share else 0):
-        machine.take_part(demand, next(gpu for gpu in range(machine.gpus) if machine.room_on(gpu, demand)))

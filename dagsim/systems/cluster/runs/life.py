@@ -18,7 +18,7 @@ from dagsim.systems.cluster.clock import COMPLETIONS, Clock, Timer
 from dagsim.systems.cluster.forks import COPIED, SAME, Fork, Forked
 from dagsim.systems.cluster.legality import placed
 from dagsim.systems.cluster.models import Models
-from dagsim.systems.cluster.models.failures import KeptWork
+from dagsim.systems.cluster.models.kept_work import KeptWork
 from dagsim.systems.cluster.network.base import Communication
 from dagsim.systems.cluster.resources.nodes import Allotted, DemandClass
 from dagsim.systems.cluster.runs.gangs import Gangs
@@ -127,19 +127,25 @@ class Life(Forked):
 
     def _setup_s(self, run: Run) -> float:
         """Return the set-up time: the time according to the set-up model plus the time for creating
-        GPU partitions. Record which job each GPU runs from now on.
+        GPU partitions.
         """
         parting_s = max([machine.node.mig_s or 0.0 for machine, *_ in run.held if machine.remade], default=0.0)
-        if self._setup is None or self._served is None:
+        if self._setup is None:
             return parting_s
-        number = run.task.job.number
-        previous = []
+        return parting_s + self._setup.seconds(run.task.task, run.task.job.number, self._serve(run))
+
+    def _serve(self, run: Run) -> tuple[int, ...]:
+        """Record for a set-up model that the GPUs of a run serve its job from now on. Return the
+        job that each of them served before, or -1 if it served none.
+        """
+        assert self._served is not None
+        number, previous = run.task.job.number, list[int]()
         for machine, _, mask, _ in run.held:
             served = self._served[machine.index]
             for gpu in bits(mask):
                 previous.append(served[gpu])
                 served[gpu] = number
-        return parting_s + self._setup.seconds(run.task.task, number, tuple(previous))
+        return tuple(previous)
 
     def ended(self, run: Run, kind: int) -> None:
         """Discard the state of a run that has finished or was stopped. The run has already released
@@ -427,7 +433,8 @@ class Life(Forked):
         """Set up the rate and the checkpoints of a run that started to compute before the beginning
         of the simulation.
         """
-        self._setup_s(run)  # called only because it records which job the GPUs run; the result is not needed
+        if self._setup is not None:
+            self._serve(run)
         preemption, begins_s = self._preemption, self._kernel.now
         if self.by_network and preemption.checkpoint_interval_s is not None:
             progress = run.progress = WorkProgress(run.computing_s or 0.0)

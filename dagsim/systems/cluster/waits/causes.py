@@ -4,26 +4,24 @@ what fits, and the policy's limits determine what may start.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from math import inf
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from dagsim.errors import InputError
-from dagsim.metrics.why import DOWN, TOO_FEW, Cause, CauseKind
+from dagsim.metrics.why import Cause, CauseKind
 from dagsim.model import Job, Kind, QueueTree
-from dagsim.model.arithmetic import whole_sum
-from dagsim.model.log import Schedule
+from dagsim.model.log import RUN_ENDS, Schedule
 from dagsim.systems.cluster.arrivals.dependencies import Dependencies
 from dagsim.systems.cluster.network.base import Network
-from dagsim.systems.cluster.resources.nodes import MICRO, NodeState
+from dagsim.systems.cluster.resources.nodes import NodeState
 from dagsim.systems.cluster.state import JobState, TaskState
 from dagsim.systems.cluster.view import ClusterView
-from dagsim.systems.policy_spec import PolicySpec
-from dagsim.systems.seam import stated
+from dagsim.systems.cluster.waits.room_tally import NodeStanding, RoomTally, lacking_causes
+from dagsim.systems.cluster.waits.wait_rules import rules_of_policy
 
 Causes: TypeAlias = tuple[Cause, ...]
 """All causes that kept a job waiting at one time."""
@@ -43,253 +41,12 @@ class Stretch:
         return {"from_s": self.from_s, "until_s": self.until_s, "causes": causes}
 
 
-class ReachedLimit(NamedTuple):
-    """A limit that would be exceeded if the task started now."""
-
-    reason: str
-    """The scheduler's name for it."""
-    owner: str
-    """The holder of the limit, such as ``the account bio``."""
-    unit: str
-    limit: float
-    held: float
-    """The amount that is in use."""
-    asked: float
-    """The amount that a start of the job takes."""
-    detail: str = ""
-    """The scheduler's own words."""
-    runs: tuple[int, ...] = ()
-    """The runs that are counted, by id."""
-
-    @property
-    def excess(self) -> float:
-        """The amount by which a start would exceed the limit."""
-        return self.held + self.asked - self.limit
-
-    @property
-    def words(self) -> str:
-        """The limit, the amount in use and the excess, as a text that completes a sentence."""
-        held = f"{self.held:,.10g} are in use" if self.held else "none are in use"
-        if self.unit.endswith("minutes"):
-            return (
-                f"{self.owner} may use {self.limit:,.0f} {self.unit}, {self.held:,.0f} are used or needed by running "
-                f"jobs, and the job takes up to {self.asked:,.0f}: {self.excess:,.0f} too many"
-            )
-        return (
-            f"{self.owner} may hold {self.limit:,.10g} {self.unit} at a time, {held}, and the job takes "
-            f"{self.asked:,.10g}: {self.excess:,.10g} too many"
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values that are safe for JSON."""
-        return {name: value for name, value in self._asdict().items() if name != "runs"} | {"excess": self.excess}
-
-
-class NextStep(NamedTuple):
-    """The next step of a scheduler for a waiting task, in the scheduler's own words."""
-
-    reason: str
-    """Its name for the cause; ``None`` if the task starts."""
-    words: str
-    """The rest of a sentence that begins with the job."""
-    brief: str
-    """The cause in a few words."""
-    limits: tuple[ReachedLimit, ...] = ()
-    never: bool = False
-    """True if the task can never start under the present rules."""
-    outside: bool = False
-    """True if the task waits for a person."""
-
-
-class Standing(NamedTuple):
-    """The place of a waiting task in the queue of a policy. The task with the highest tier and,
-    within this tier, the highest priority comes first.
-    """
-
-    task: TaskState
-    group: str
-    """Its partition or queue."""
-    tier: int
-    priority: float
-    parts: Mapping[str, float]
-    """The parts that add up to the priority, by name."""
-    nodes: int
-    """The nodes of the group, as a bit set."""
-    outcome: NextStep | None = None
-    """What the policy does with the task, if this does not depend on the nodes."""
-
-
-class WaitRules(Protocol):
-    """The interface for a policy's limits and partitions. They are updated with the starts and ends
-    in a log.
-
-    A policy with limits has a method ``wait_rules(view)`` that returns them. ``view`` is the view
-    of an empty simulation with the same cluster and queues.
-    """
-
-    elsewhere: str
-    """Describes nodes outside ``nodes`` on which the job would have fitted."""
-
-    def started(self, run: int, task: TaskState, instances: int, type_: int) -> None:
-        """Add a run that has started."""
-
-    def ended(self, run: int) -> None:
-        """Remove a run that has ended."""
-
-    def limits(self, task: TaskState) -> Iterable[str]:
-        """Describe the limits that prevent the task from starting now."""
-
-    def reached(self, task: TaskState) -> Iterable[ReachedLimit]:
-        """Return, as numbers, the limits that prevent the task from starting now. If the task may
-        start in several ways, these are the limits for the first way.
-        """
-
-    def never(self, task: TaskState) -> Iterable[str]:
-        """Describe the rules that would prevent the task from starting even if nothing else were
-        running.
-        """
-
-    def nodes(self, task: TaskState) -> int:
-        """Return the nodes that the task may use now, as a bit set."""
-
-    def alone(self, task: TaskState) -> bool:
-        """Return True if the task does not share its nodes with other tasks."""
-
-    def distinct(self, task: TaskState) -> bool:
-        """Return True if each instance needs its own node."""
-
-
 def causes_by_time(stretches: Iterable[Stretch]) -> list[tuple[Causes, float]]:
     """Return each set of causes with its total seconds, longest first."""
     seconds: dict[Causes, float] = {}
     for stretch in stretches:
         seconds[stretch.causes] = seconds.get(stretch.causes, 0.0) + stretch.until_s - stretch.from_s
     return sorted(seconds.items(), key=lambda pair: -pair[1])
-
-
-ResourceNames: TypeAlias = tuple[str, ...]
-"""Some of ``gpus``, ``cpus`` and ``memory``."""
-
-_SETS: tuple[ResourceNames, ...] = (
-    ("cpus",),
-    ("memory",),
-    ("cpus", "memory"),
-    ("gpus",),
-    ("gpus", "cpus"),
-    ("gpus", "memory"),
-    ("gpus", "cpus", "memory"),
-)
-"""Sets of resources that can be lacking together. GPUs come last: if more CPUs alone were enough,
-GPUs are not lacking.
-"""
-_WHOLE, _PARTS = len(_SETS) + 1, len(_SETS) + 2
-"""Indexes of the sums of entirely idle GPUs, and of all free parts of GPUs, in millionths."""
-
-
-class NodeStanding(IntEnum):
-    """The availability of a node to a task: available, or the reason why it is not."""
-
-    OPEN = 0
-    CLOSED = 1
-    """The jobs on the node, or the task, require the node for themselves."""
-    DOWN = 2
-    OUTSIDE = 3
-    """The rules do not allow the task on the node."""
-
-
-_EVERYWHERE = -1
-"""In place of the number of a domain: all nodes."""
-
-
-class RoomTally:
-    """A count of how many instances of a task fit, by the type of the nodes and by whether and why
-    they are available (``NodeStanding``). It is updated node by node. The cost is O(1) per changed
-    node and per query. If there are ``domains`` (bit sets of nodes), a gang must be placed within
-    one of them.
-    """
-
-    def __init__(self, task: TaskState, *, distinct: bool, domains: Sequence[int] = ()) -> None:
-        self.task = task
-        self._domains = domains if task.demand.gang else ()
-        request = task.job.job.request
-        self.together = f"one {request.level or request.constraint}" if self._domains and request is not None else ""
-        """Description of the nodes that a gang needs, if they must be of one domain."""
-        self._needed, self._distinct = task.demand.gang or 1, distinct and bool(task.demand.gang)
-        self._nodes: dict[int, tuple[tuple[NodeStanding, int], int, list[int]]] = {}
-        self._sums: dict[tuple[NodeStanding, int, int], list[int]] = {}
-        """The sums by standing, type and domain."""
-
-    def put(self, machine: NodeState, place: NodeStanding) -> None:
-        """Update the count of a node."""
-        if machine.type not in self.task.demand.types:
-            return
-        old = self._nodes.get(machine.index)
-        if old is not None:
-            self._add(*old, sign=-1)
-        new = self._nodes[machine.index] = (place, machine.type), machine.bit, self._rooms(machine)
-        self._add(*new, sign=1)
-
-    def fits(self, *places: NodeStanding) -> bool:
-        """Return True if the task can start on nodes with one of these standings."""
-        return self._fits(0, places)
-
-    def lacking(self, *places: NodeStanding) -> ResourceNames | None:
-        """Return the smallest set of resources that are insufficient on the nodes with one of these
-        standings. Return ``None`` if these nodes would not be enough even if they were empty.
-        """
-        return next((resources for at, resources in enumerate(_SETS, 1) if self._fits(at, places)), None)
-
-    def free_gpus(self, *places: NodeStanding) -> tuple[bool, bool]:
-        """Return whether enough whole GPUs of a type are idle, and whether enough parts of GPUs are
-        free. Both ignore how these are distributed over the nodes.
-        """
-        whole = self.task.demand.whole * self._needed
-        parts = (self.task.demand.share or self.task.demand.whole * MICRO) * self._needed
-        return self._sum_reaches(_WHOLE, whole, places), self._sum_reaches(_PARTS, parts, places)
-
-    def _fits(self, at: int, places: tuple[NodeStanding, ...]) -> bool:
-        domains = range(len(self._domains)) if self._domains else (_EVERYWHERE,)
-        return self._sum_reaches(at, self._needed, places, domains)
-
-    def _sum_reaches(
-        self, at: int, wanted: int, places: tuple[NodeStanding, ...], domains: Iterable[int] = (_EVERYWHERE,)
-    ) -> bool:
-        sums = self._sums
-        totals = [
-            whole_sum(sums[place, type_, domain][at] for place in places if (place, type_, domain) in sums)
-            for type_ in self.task.demand.types
-            for domain in domains
-        ]
-        return max(totals, default=0) >= wanted
-
-    def _rooms(self, machine: NodeState) -> list[int]:
-        """Return how many instances fit on the node now, how many would fit if all resources in a
-        set were free (for each set), and the free GPUs of the node.
-        """
-        demand, now = self.task.demand, machine.copy()
-        now.up = True
-        empty = machine.emptied()
-        rooms = [now.room(demand)]
-        for resources in _SETS:
-            twin = now.copy()
-            if "gpus" in resources:
-                twin.idle, twin.free, twin.shares, twin.layouts = empty.idle, empty.free, {}, {}
-            twin.cpus = empty.cpus if "cpus" in resources else now.cpus
-            twin.memory = empty.memory if "memory" in resources else now.memory
-            rooms.append(twin.room(demand))
-        if self._distinct:
-            rooms = [min(room, 1) for room in rooms]
-        return [*rooms, now.idle, now.idle * MICRO + whole_sum(now.shares.values())]
-
-    def _add(self, key: tuple[NodeStanding, int], bit: int, rooms: list[int], *, sign: int) -> None:
-        for domain in (_EVERYWHERE, *[number for number, nodes in enumerate(self._domains) if nodes & bit]):
-            sums = self._sums.setdefault((*key, domain), [0] * len(rooms))
-            for at, room in enumerate(rooms):
-                sums[at] += sign * room
-
-
-_ENDS = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)
-_UP = (NodeStanding.OPEN, NodeStanding.CLOSED)
 
 
 def binding_causes(
@@ -413,7 +170,7 @@ class _Past:
         elif kind == Kind.RELEASED:
             self._allocated.pop(run, None)
             self._end(run, self._machines.list[node])
-        elif kind in _ENDS:
+        elif kind in RUN_ENDS:
             self._end(run, self._machines.list[node])
             if kind == Kind.FINISHED:
                 self._done[job, task] = self._done.get((job, task), 0) + instances
@@ -494,18 +251,11 @@ class _Past:
         self._touched.clear()
         limits = tuple([Cause(CauseKind.LIMIT, what) for what in rules.limits(task)])
         if not tally.fits(NodeStanding.OPEN):
-            return (*limits, *map(self._of_power, lacking_causes(tally, rules.elsewhere)))
+            powered_down = bool(self._power) and not self._down
+            return (*limits, *lacking_causes(tally, rules.elsewhere, powered_down=powered_down))
         return limits or (
             Cause(CauseKind.ORDER, f"it would have fitted, but the order of {self._policy} kept it waiting"),
         )
-
-    def _of_power(self, cause: Cause) -> Cause:
-        """Return the cause. If it states that nodes have failed although none has, change it to
-        state that nodes are powered down.
-        """
-        if cause.kind is not CauseKind.DOWN or self._down or not self._power:
-            return cause
-        return Cause(CauseKind.BOOT, cause.what.replace("down", "off or booting"))
 
     def _place(self, machine: NodeState, task: TaskState) -> NodeStanding:
         if not self._allowed >> machine.index & 1:
@@ -562,85 +312,3 @@ class _Past:
             demand = self._machines.compile(task.demand, task.instances if task.gang else 0)
             active.tasks.append(TaskState(active, index, task, demand, nothing, 0))
         return active
-
-
-class NoRules:
-    """The rules of a policy without limits."""
-
-    elsewhere = ""
-
-    def started(self, run: int, task: TaskState, instances: int, type_: int) -> None:
-        """Do nothing, because there are no limits."""
-
-    def ended(self, run: int) -> None:
-        """Do nothing, because there are no limits."""
-
-    def limits(self, task: TaskState) -> Iterable[str]:
-        """Return no limits."""
-        return ()
-
-    def reached(self, task: TaskState) -> Iterable[ReachedLimit]:
-        """Return no limits."""
-        return ()
-
-    def never(self, task: TaskState) -> Iterable[str]:
-        """Return no rules."""
-        return ()
-
-    def nodes(self, task: TaskState) -> int:
-        """Return all nodes."""
-        return -1
-
-    def alone(self, task: TaskState) -> bool:
-        """Return False, because tasks share nodes."""
-        return False
-
-    def distinct(self, task: TaskState) -> bool:
-        """Return False, because instances may share a node."""
-        return False
-
-
-def rules_of_policy(policy: str, view: ClusterView) -> WaitRules:
-    """Return the rules of a policy given by name, or an object without rules if the policy has
-    none.
-    """
-    from dagsim.systems.cluster.policies import POLICIES
-
-    spec = PolicySpec.parse(policy)
-    give = stated(POLICIES.create(spec.call), "wait_rules") if spec.name in POLICIES.names() else None
-    return NoRules() if give is None else give(view)
-
-
-def lacking_causes(tally: RoomTally, elsewhere: str) -> Iterator[Cause]:
-    """Yield a cause for each resource that is missing for the task to start."""
-    if tally.fits(*_UP):
-        yield Cause(CauseKind.WHOLE_NODES, "nodes with enough free resources could not be shared")
-        return
-    places: tuple[NodeStanding, ...] = _UP
-    lacking = tally.lacking(*places)
-    if lacking is None:  # the nodes that are up would not be enough even if all were empty
-        words = f", and all of its nodes must be of {tally.together}" if tally.together else ""
-        yield Cause(CauseKind.DOWN, f"{DOWN.what}{words}")
-        places = (*_UP, NodeStanding.DOWN)
-        lacking = () if tally.fits(*places) else tally.lacking(*places)
-    for what in lacking or ():
-        yield _too_little(what, tally, places, lacking or ())
-    if places == _UP and tally.fits(*_UP, NodeStanding.DOWN):
-        yield Cause(CauseKind.DOWN, "nodes with enough free resources were down")
-    if tally.fits(NodeStanding.OUTSIDE):
-        yield Cause(CauseKind.ELSEWHERE, elsewhere)
-
-
-def _too_little(what: str, tally: RoomTally, places: tuple[NodeStanding, ...], lacking: tuple[str, ...]) -> Cause:
-    if what == "gpus":
-        idle, free = tally.free_gpus(*places)
-        if idle and tally.task.demand.whole:
-            where = f"in {tally.together}" if tally.together else "together"
-            return Cause(CauseKind.SCATTERED, f"enough GPUs were free, but not {where}")
-        if free:
-            return Cause(CauseKind.FRAGMENTED, "enough was free, but only in parts of shared GPUs")
-        return TOO_FEW
-    beside = "GPUs were free, but " if tally.task.demand.demand.gpus and "gpus" not in lacking else ""
-    if what == "cpus":
-        return Cause(CauseKind.CPUS, f"{beside}too few CPUs{' beside them' if beside else ' were free'}")
-    return Cause(CauseKind.MEMORY, f"{beside}too little memory{' beside them' if beside else ' was free'}")

@@ -13,35 +13,27 @@ from typing import TYPE_CHECKING, Any
 from dagsim.family import family_entries, required
 from dagsim.metrics.why import Cause
 from dagsim.model import Job, QueueTree, RejectReason, Request, Task
-from dagsim.systems.cluster.past.recall import demand_words
-from dagsim.systems.cluster.resources.nodes import ALL, DemandClass
+from dagsim.systems.cluster.resources.nodes import ALL, DemandClass, demand_words
 from dagsim.systems.cluster.resources.site import ClosedTime
 from dagsim.systems.cluster.state import JobState, Run, TaskState
 from dagsim.systems.cluster.view import ClusterView
 
 if TYPE_CHECKING:
     from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.systems.cluster.waits.causes import (
-    NodeStanding,
-    NoRules,
-    RoomTally,
-    Standing,
-    WaitRules,
-    lacking_causes,
-    rules_of_policy,
-)
+from dagsim.systems.cluster.waits.room_tally import NodeStanding, RoomTally, lacking_causes
+from dagsim.systems.cluster.waits.wait_rules import Standing, WaitRules, rules_of_policy
 from dagsim.systems.seam import stated
 
 
 def _rules_of_site(view: ClusterView) -> WaitRules:
     """Return the rules that a family derives from the queues of a site. If no family does this,
-    return an object without rules.
+    there are no limits.
     """
     for _, entry in family_entries("site_rules"):
         rules: WaitRules | None = required(entry.name, "site_rules")(view)
         if rules is not None:
             return rules
-    return NoRules()
+    return WaitRules()
 
 
 class Present:
@@ -178,7 +170,7 @@ class Obstacles:
             demand = machines.compile(task.demand, task.instances if task.gang else 0)
             if demand.rejected is not None:
                 asked = TaskState(active, index, task, demand, seconds, 0)
-                own = self._rules.never(asked) if getattr(self._rules, "has_own_words", False) else ()
+                own = self._rules.never(asked) if self._rules.judges_demands else ()
                 return next(iter(own), "") or _too_large(task, demand, "the cluster")
             site = machines.site
             if site is not None and (words := self._outside(job, task, now_s)):

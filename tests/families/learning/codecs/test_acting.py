@@ -18,7 +18,7 @@ from dagsim.families.learning.episode import Episode, Reward, RewardConfig
 from dagsim.model import Cluster, Job, Kind, RejectReason, Task
 from dagsim.systems import system_named
 from dagsim.systems.cluster.learnable import TERMS
-from dagsim.systems.cluster.models.failures import Preemption
+from dagsim.systems.cluster.models.kept_work import Preemption
 from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
 from dagsim.systems.seam import drive
 from dagsim.testing import engine_cases

@@ -22,7 +22,7 @@ from dagsim.families.learning.training.session import train
 from dagsim.model import Cluster, Job, Task
 from dagsim.systems.cluster.learnable import TERMS
 from dagsim.systems.cluster.models.estimates import Estimates
-from dagsim.systems.cluster.models.failures import Preemption
+from dagsim.systems.cluster.models.kept_work import Preemption
 from dagsim.systems.cluster.scenario import ClusterScenario
 
 CODEC = RelativeConfig(actions=("preempt",), beliefs=True)
