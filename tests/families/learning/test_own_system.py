@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from dagsim.families.learning.checkpoint import Checkpoint
 from dagsim.families.learning.codecs.codec import RelativeConfig
 from dagsim.families.learning.training.train_section import section_for
 from dagsim.families.learning.training.trainer import TrainingRun
-from dagsim.registry import Entry, Registry
+from dagsim.registry import Registry
 from dagsim.systems.default import DefaultSystem
 
 
@@ -53,8 +54,10 @@ def test_a_system_of_ones_own_has_its_own_codec_even_if_another_system_has_one_o
         pass
 
     class Toy(DefaultSystem):
-        codecs = Registry("codec", [Entry("relative", Own)])
+        codecs: Registry[Any] = Registry("codec")
         training = {"codec": "relative"}
+
+    Toy.codecs.register("relative")(Own)
 
     assert type(section_for(Toy).codec) is Own
     assert type(section_for(DefaultSystem).codec) is not Own
