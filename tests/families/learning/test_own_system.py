@@ -14,6 +14,7 @@ from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.simulate import run_policy
 from dagsim.families.learning.checkpoint import Checkpoint
 from dagsim.families.learning.codecs.codec import RelativeConfig
+from dagsim.families.learning.training.train_config import all_codecs
 from dagsim.families.learning.training.train_section import section_for
 from dagsim.families.learning.training.trainer import TrainingRun
 from dagsim.registry import Registry
@@ -48,16 +49,26 @@ def test_a_system_of_ones_own_trains_agents_that_decide_only_in_it(
         run_policy(spark, f'ppo[checkpoint="{agent}"]', 1)
 
 
+@dataclass(frozen=True)
+class Own(RelativeConfig):
+    pass
+
+
+def codecs_with(name: str) -> Registry[Any]:
+    codecs: Registry[Any] = Registry("codec")
+    codecs.register(name)(Own)
+    return codecs
+
+
 def test_a_system_of_ones_own_has_its_own_codec_even_if_another_system_has_one_of_this_name() -> None:
-    @dataclass(frozen=True)
-    class Own(RelativeConfig):
-        pass
-
     class Toy(DefaultSystem):
-        codecs: Registry[Any] = Registry("codec")
+        codecs = codecs_with("relative")
         training = {"codec": "relative"}
-
-    Toy.codecs.register("relative")(Own)
 
     assert type(section_for(Toy).codec) is Own
     assert type(section_for(DefaultSystem).codec) is not Own
+
+
+def test_a_codec_that_was_registered_in_code_is_among_all_codecs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DefaultSystem, "codecs", codecs_with("mine"))
+    assert all_codecs().get("mine") is Own
