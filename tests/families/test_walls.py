@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -167,13 +168,8 @@ def test_the_recorded_names_are_those_of_the_families() -> None:
     assert {name: recorded.get(name) for name in present} == present, "run scripts/make_families.py"
 
 
-@pytest.fixture
-def without_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    rest = {name: one for name, one in families().items() if name not in ("bounds", "benchmark")}
-    monkeypatch.setattr(family, "families", lambda: rest)
-
-
-def test_a_name_of_a_missing_family_is_refused_with_its_family(without_bounds: None) -> None:
+def test_a_name_of_a_missing_family_is_refused_with_its_family(without_families: Callable[..., None]) -> None:
+    without_families("bounds", "benchmark")
     with pytest.raises(UnknownName, match="'bound' belongs to the family bounds, which this installation lacks"):
         refuse_missing("commands", "bound")
     with pytest.raises(UnknownName, match="belongs to the family bounds"):
@@ -182,22 +178,21 @@ def test_a_name_of_a_missing_family_is_refused_with_its_family(without_bounds: N
     refuse_missing("policies", "gavel")
 
 
-def test_an_unknown_policy_of_a_missing_family_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(family, "families", lambda: {})
-    monkeypatch.setitem(POLICIES.__dict__, "_entries", {})
+def test_an_unknown_policy_of_a_missing_family_names_it(without_families: Callable[..., None]) -> None:
+    without_families(*families(), registries=(POLICIES,))
     with pytest.raises(UnknownName, match="'gavel' belongs to the family gavel"):
         POLICIES.create("gavel[policy=fifo]")
 
 
-def test_a_key_of_a_missing_family_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(family, "families", lambda: {})
+def test_a_key_of_a_missing_family_names_it(without_families: Callable[..., None]) -> None:
+    without_families(*families())
     with pytest.raises(ValueError, match=r"the key 'queues\.kueue' belongs to the family kubernetes"):
         TypeAdapter(QueueTree).validate_python({"kueue": {}})
     assert TypeAdapter(QueueTree).validate_python({}).kueue is None
 
 
-def test_a_command_below_another_of_a_missing_family_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(family, "families", lambda: {})
+def test_a_command_below_another_of_a_missing_family_names_it(without_families: Callable[..., None]) -> None:
+    without_families(*families())
     root, trace = typer.Typer(cls=CommandGroup), typer.Typer(cls=CommandGroup)
     trace.command("info")(lambda: None)
     root.add_typer(trace, name="trace")

@@ -30,23 +30,20 @@ from tempfile import mkdtemp
 import pytest
 from support.hostile import HOSTILE, assert_plain
 
-from dagsim import family
 from dagsim.errors import InputError
 from dagsim.families.forecast import forecast_page, snapshots
 from dagsim.families.forecast.snapshots import Forecasted, ForecastSettings, Snapshots
 from dagsim.families.forecast.state_command import StateCommand
 from dagsim.families.web.asgi import application
 from dagsim.families.web.folder_pages import Results
-from dagsim.family import families
 
 pytestmark = pytest.mark.family("web")
 
 T = 1_700_000_000.0
 
 
-def test_without_the_writer_of_pages_a_page_of_forecasts_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    rest = {name: one for name, one in families().items() if name != "web"}
-    monkeypatch.setattr(family, "families", lambda: rest)
+def test_without_the_writer_of_pages_a_page_of_forecasts_is_refused(without_families: Callable[..., None]) -> None:
+    without_families("web")
     done = invoke("eta", "--state", "now.json", "--html", "page.html")
     assert done.exit_code == 2
     assert "family web, which this installation lacks" in " ".join(done.output.replace("│", " ").split())

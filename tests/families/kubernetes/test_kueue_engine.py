@@ -1,4 +1,4 @@
-"""Kueue: the engine that admits workloads, on small states of its own."""
+"""Kueue's engine, on small states of its own."""
 
 from __future__ import annotations
 

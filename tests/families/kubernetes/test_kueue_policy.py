@@ -1,4 +1,4 @@
-"""Kueue: the policy in simulated time."""
+"""Kueue as a policy, in simulated time."""
 
 from __future__ import annotations
 

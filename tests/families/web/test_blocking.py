@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from support.written_schedules import ScheduleWriter
 
-from dagsim.families.web.wait_sections import rejected_by_beta, rejected_by_cause
+from dagsim.families.web.blocking_sections import rejected_by_beta, rejected_by_cause
 from dagsim.metrics import columns
 from dagsim.model import Cluster, RejectReason
 from dagsim.model.log import Schedule
@@ -46,3 +46,12 @@ def test_where_every_job_was_let_in_there_is_nothing_to_say() -> None:
 def test_every_reason_has_words(reason: RejectReason) -> None:
     (cause,) = rejected_by_cause({"all": columns(schedule(turned_away={2: reason}))})
     assert cause.rows[0][2:] == ("1 (25.0%)", "1 (25.0%)")
+
+
+def test_a_job_without_work_is_in_no_range_of_beta() -> None:
+    """Beta is the time until the deadline over the time on one GPU, which such a job does not have."""
+    writer = ScheduleWriter(Cluster.of({"T4": 1}))
+    for work_s in (0.0, 10.0):
+        writer.reject(writer.job(ideal_s=work_s, deadline_s=5.0), 0.0, RejectReason.BY_POLICY)
+    (by_beta,) = rejected_by_beta({"fifo": columns(writer.schedule())})
+    assert (by_beta.heads[1:], by_beta.rows) == (("beta up\nto 0.5",), [("fifo", "100.0% of 1")])

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from support.written_schedules import ScheduleWriter
 
-from dagsim.families.web.wait_sections import _room, rejected_by_beta, worst_waits
+from dagsim.families.web.wait_sections import _room, worst_waits
 from dagsim.metrics import columns
 from dagsim.metrics.utilization import Steps
 from dagsim.model import Cluster, Kind
-from dagsim.model.log import RejectReason
 
 
 def facts(id: str, seconds: float, gpus: float = 1.0) -> dict[str, Any]:
@@ -37,15 +36,6 @@ def test_the_longest_wait_comes_first_with_what_happened_meanwhile() -> None:
         ("wide", "-", "2", "21", "18", "72%", why),
         ("small", "-", "1", "6", "6", "100%", "100%: too few GPUs were free"),
     ]
-
-
-def test_a_job_without_work_is_in_no_range_of_beta() -> None:
-    """Beta is the time until the deadline over the time on one GPU, which such a job does not have."""
-    writer = ScheduleWriter(Cluster.of({"T4": 1}))
-    for name, work_s in (("none", 0.0), ("late", 10.0)):
-        writer.reject(writer.job(0.0, deadline_s=5.0, **facts(name, work_s)), 0.0, RejectReason.BY_POLICY)
-    (by_beta,) = rejected_by_beta({"fifo": columns(writer.schedule())})
-    assert (by_beta.heads[1:], by_beta.rows) == (("beta up\nto 0.5",), [("fifo", "100.0% of 1")])
 
 
 def test_a_job_that_waits_beside_free_gpus_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
