@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.log_reading import starts
 
 from dagsim.errors import ConfigError, ModelError
 from dagsim.families.kubernetes.kube.cycle import PodCycle, WaitingPod
@@ -319,14 +320,6 @@ def test_a_wrong_setting_is_named(stated: Any, message: str) -> None:
 def played(jobs: Sequence[Job], spec: str, *nodes: Node, **rest: Any) -> Schedule:
     scenario = ClusterScenario(Cluster(nodes), list(jobs), **rest)
     return scenario.kernel(0).run(POLICIES.create(spec))
-
-
-def starts(schedule: Schedule) -> dict[str, list[tuple[float, int]]]:
-    times: dict[str, list[tuple[float, int]]] = {}
-    for row in schedule.log:
-        if row.kind == Kind.STARTED:
-            times.setdefault(schedule.jobs[row.job].id, []).append((row.time_s, row.node))
-    return times
 
 
 def task(seconds: float, cpus: float = 1, gpus: float = 0, **manifest: Any) -> Task:
