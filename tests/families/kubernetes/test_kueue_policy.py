@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from support.log_reading import start_times
 
 from dagsim.errors import ConfigError
 from dagsim.families.fabric.shared_network import SharedNetwork
@@ -37,14 +38,6 @@ def played(jobs: Sequence[Job], spec: str, cluster: Cluster, *queues: QueueNode,
     return ClusterScenario(cluster, list(jobs), queues=trees).kernel(0).run(POLICIES.create(spec))
 
 
-def starts(schedule: Schedule) -> dict[str, list[float]]:
-    times: dict[str, list[float]] = {}
-    for row in schedule.log:
-        if row.kind == Kind.STARTED:
-            times.setdefault(schedule.jobs[row.job].id, []).append(row.time_s)
-    return times
-
-
 def job(name: str, queue: str, at_s: float, seconds: float, gpus: int = 1, priority: float = 0) -> Job:
     return Job.single(name, Task("t", seconds, gpus=gpus), at_s, priority=priority, partition=queue)
 
@@ -52,7 +45,7 @@ def job(name: str, queue: str, at_s: float, seconds: float, gpus: int = 1, prior
 def test_who_has_nominal_quota_left_goes_before_who_would_borrow() -> None:
     cohort = QueueNode("ab", children=(QueueNode("a", quota={"gpus": 8}), QueueNode("b", quota={"gpus": 8})))
     jobs = [job("a0", "a", 0, 10, 8), job("b0", "b", 0, 5, 8), job("a1", "a", 1, 10, 8), job("b1", "b", 2, 10, 8)]
-    got = starts(played(jobs, "kueue", GPUS, cohort))
+    got = start_times(played(jobs, "kueue", GPUS, cohort))
     # at 5 s b gives 8 back: b1 is admitted, although a1 is older and would fit by borrowing
     assert got == {"a0": [0], "b0": [0], "b1": [5], "a1": [10]}
 
@@ -61,7 +54,7 @@ def test_strict_queues_stop_at_the_first_others_go_on() -> None:
     jobs = [job("half", "q", 0, 10, 6), job("wide", "q", 1, 5, 8), job("small", "q", 2, 1, 2)]
     for order, start in (("best-effort", 2), ("strict", 15)):
         queue = QueueNode("q", quota={"gpus": 8}, order=order)  # type: ignore[arg-type]
-        assert starts(played(jobs, "kueue", GPUS, queue))["small"] == [start]
+        assert start_times(played(jobs, "kueue", GPUS, queue))["small"] == [start]
 
 
 @pytest.mark.parametrize(("reclaim", "start"), [("any", 3), ("lower-priority", 10), ("never", 10)])
@@ -69,7 +62,7 @@ def test_nominal_quota_is_reclaimed_from_who_borrows(reclaim: str, start: float)
     queues = (QueueNode("a", quota={"gpus": 8}), QueueNode("b", quota={"gpus": 8}, reclaim=reclaim))  # type: ignore[arg-type]
     jobs = [job("own", "a", 0, 10, 8), job("borrowed", "a", 1, 9, 8), job("b", "b", 3, 5, 8)]
     schedule = played(jobs, "kueue", GPUS, QueueNode("ab", children=queues))
-    assert starts(schedule)["b"] == [start]
+    assert start_times(schedule)["b"] == [start]
     preempted = [row.job for row in schedule.log if row.kind == Kind.PREEMPTED]
     assert preempted == ([1] if reclaim == "any" else [])  # the one that borrows, the youngest
 
@@ -79,7 +72,7 @@ def test_within_a_queue_lower_priorities_go_and_no_more_than_needed() -> None:
     jobs = [job("big", "q", 0, 100, 4, 1), job("one", "q", 0, 100, 2), job("two", "q", 1, 100, 2)]
     jobs += [job("urgent", "q", 2, 1, 2, 5), job("equal", "q", 2, 1, 8, 0)]
     schedule = played(jobs, "kueue", GPUS, queue)
-    assert starts(schedule)["urgent"] == [2]
+    assert start_times(schedule)["urgent"] == [2]
     assert [row.job for row in schedule.log if row.kind == Kind.PREEMPTED] == [2]  # of the lowest, the youngest
 
 
@@ -87,7 +80,7 @@ def test_a_workload_beyond_its_nominal_quota_stops_nobody_in_its_own_queue() -> 
     queues = (QueueNode("a", quota={"gpus": 2}, within="lower-priority"), QueueNode("b", quota={"gpus": 6}))
     jobs = [job("low", "a", 0, 100, 8), job("high", "a", 2, 5, 8, 5)]  # both need the 6 GPUs that b does not use
     schedule = played(jobs, "kueue", GPUS, QueueNode("ab", children=queues))
-    assert starts(schedule)["high"] == [100]
+    assert start_times(schedule)["high"] == [100]
 
 
 def test_a_target_that_turns_out_not_to_be_needed_is_spared() -> None:
@@ -141,19 +134,19 @@ def test_independent_instances_are_workloads_of_their_own_and_keep_their_place()
     queue = QueueNode("q", quota={"gpus": 2})
     many = Job.single("many", Task("t", 10, gpus=1, instances=5), 0.0, partition="q")
     schedule = played([many, job("other", "q", 1, 1)], "kueue", GPUS, queue)
-    assert starts(schedule) == {"many": [0, 0, 10, 10, 20], "other": [20]}
+    assert start_times(schedule) == {"many": [0, 0, 10, 10, 20], "other": [20]}
 
 
 def test_admission_checks_hold_quota_and_delay_the_start() -> None:
     queue = QueueNode("q", quota={"gpus": 2})
     schedule = played([job("a", "q", 0, 5, 2), job("b", "q", 0, 5, 2)], "kueue[checks_s=3]", GPUS, queue)
-    assert starts(schedule) == {"a": [3], "b": [11]}
+    assert start_times(schedule) == {"a": [3], "b": [11]}
 
 
 def test_released_quota_is_offered_after_the_batch_period() -> None:
     queue = QueueNode("q", quota={"gpus": 2})
     schedule = played([job("a", "q", 0, 5, 2), job("b", "q", 0, 5, 2)], "kueue[requeue_s=1]", GPUS, queue)
-    assert starts(schedule) == {"a": [0], "b": [6]}
+    assert start_times(schedule) == {"a": [0], "b": [6]}
 
 
 def test_an_admitted_workload_waits_for_room_and_blocks_nobody() -> None:
@@ -169,8 +162,8 @@ def test_an_admitted_workload_waits_for_room_and_blocks_nobody() -> None:
         job("whole", "q", 1, 1, 8),
         job("small", "q", 2, 1, 2),
     ]
-    assert starts(played(jobs, "kueue", GPUS, kueue=setup))["whole"] == [9]
-    assert starts(played(jobs, "kueue", GPUS, kueue=setup))["small"] == [2]
+    assert start_times(played(jobs, "kueue", GPUS, kueue=setup))["whole"] == [9]
+    assert start_times(played(jobs, "kueue", GPUS, kueue=setup))["small"] == [2]
 
 
 def fabric_of(level: str) -> KueueObjects:
@@ -202,7 +195,7 @@ def test_gangs_go_where_the_topology_says() -> None:
             nodes.setdefault(schedule.jobs[row.job].id, set()).add(row.node)
     assert nodes["one"] == {0}  # without a request: the first of the nodes with the least room
     assert {*map(frozenset, (nodes["rack"], nodes["other"]))} == {frozenset({2, 3}), frozenset({4, 5})}
-    assert starts(schedule)["wide"][0] == 9.0  # the racks are full, or have one node
+    assert start_times(schedule)["wide"][0] == 9.0  # the racks are full, or have one node
 
     hall = ClusterScenario(cluster, asked, queues=QueueTree(kueue=fabric_of("hall")), network=network)
     with pytest.raises(ConfigError, match=r"the network has no level 'hall' for .*topology-hall; levels: rack"):

@@ -11,7 +11,8 @@ from support.own_code import MARK, SHORT, begin_in, imported
 from dagsim.errors import CodeNotAllowed, RunFolderError
 from dagsim.families import learning
 from dagsim.families.learning.agents import shipped_agent
-from dagsim.families.learning.checkpoint import Checkpoint, read_plain, write_plain
+from dagsim.families.learning.checkpoint import Checkpoint
+from dagsim.families.learning.checkpoint_file import read_plain, write_plain
 from dagsim.systems import system_named
 
 

@@ -25,7 +25,9 @@ from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.simulate import agent_spec, run_policy
 from dagsim.experiment.store import Store
 from dagsim.experiment.training_log import TrainingLog, read_log
-from dagsim.families.learning.checkpoint import AgentPolicy, Checkpoint, read_plain, write_plain
+from dagsim.families.learning.agent_policy import AgentPolicy
+from dagsim.families.learning.checkpoint import Checkpoint
+from dagsim.families.learning.checkpoint_file import read_plain, write_plain
 from dagsim.families.learning.codecs.codec import CandidatesConfig
 from dagsim.families.learning.episode import EpisodeFactory, RewardConfig
 from dagsim.families.learning.off_policy.rainbow import RainbowNetConfig
