@@ -232,8 +232,9 @@ def _ranks(work: np.ndarray, kinds: Sequence[tuple[float, ...]]) -> np.ndarray:
     rank.
     """
     ranks = np.zeros(len(work))
-    labels = np.array([hash(kind) for kind in kinds])
-    for label in set(labels.tolist()):
+    numbers = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
+    labels = np.array([numbers[kind] for kind in kinds])
+    for label in numbers.values():
         mine = np.flatnonzero(labels == label)
         ordered = np.sort(work[mine])
         below, upto = np.searchsorted(ordered, work[mine], "left"), np.searchsorted(ordered, work[mine], "right")

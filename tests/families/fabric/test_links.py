@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
+from support.command_line import fine
 
 from dagsim.families.fabric.collectives import StepTraffic
 from dagsim.families.fabric.communication import ModelTraffic
@@ -113,10 +115,8 @@ def test_outputs_data_and_moved_states_are_counted() -> None:
         assert all(bytes_s <= use.link.bandwidth * (1 + 1e-9) for _, _, bytes_s in use.traffic)
 
 
-def test_the_page_shows_the_busiest_links(tmp_path: object) -> None:
-    from pathlib import Path
-
-    out = Path(str(tmp_path)) / "runs"
+def test_the_page_shows_the_busiest_links(tmp_path: Path) -> None:
+    out = tmp_path / "runs"
     config = out.parent / "net.yaml"
     config.write_text(
         "cluster: {groups: [{name: n, count: 4, gpu: V100-16, gpus: 2}]}\n"
@@ -124,10 +124,9 @@ def test_the_page_shows_the_busiest_links(tmp_path: object) -> None:
         "network: {kind: shared, topology: {kind: fat_tree, down: [2, 2], up: [1, 1], count: [1, 1]}}\n"
         "communication: {default: {gb: 1, step_s: 0.5}}\npolicy: fifo\nseeds: 1\n"
     )
-    invoke: Callable[..., object] = lambda *words: invoke(*words)  # noqa: E731
-    invoke("eval", "--config", str(config), "--out", str(out), "--quiet")
+    fine("eval", "--config", str(config), "--out", str(out), "--quiet")
     (folder,) = out.iterdir()
-    invoke("report", str(folder))
+    fine("report", folder)
     text = (folder / "report.html").read_text()
     assert "Busiest links" in text
     assert "of 12 links carried traffic" in text

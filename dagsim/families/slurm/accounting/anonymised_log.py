@@ -16,6 +16,13 @@ from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
 
 _KINDS = {"User": "user", "Account": "account", "QOS": "qos"}
+_KEPT = frozenset(
+    (
+        *("JobIDRaw", "JobID", "Submit", "Eligible", "Start", "End", "ElapsedRaw", "Suspended", "TimelimitRaw"),
+        *("NNodes", "ReqNodes", "NCPUS", "ReqMem", "Priority", "Reason", "Flags"),
+    )
+)
+"""Columns that are copied: numbers, times and words of Slurm. All others are replaced, or left empty."""
 _RESOURCES = ("billing=", "cpu=", "gres/", "mem=", "node=")
 
 
@@ -23,26 +30,24 @@ def sacct_lines(source: Source, names: Names) -> Iterator[str]:
     """Yield the lines of an anonymised copy. Job steps and damaged rows are left out."""
     yield "|".join(COLUMNS) + "\n"
     for _, row in sacct_rows(source, ReadReport(), None):
-        fields = dict(zip(COLUMNS, row, strict=True))
-        if "." in (fields["JobID"] or fields["JobIDRaw"]).partition("[")[0]:
+        told = dict(zip(COLUMNS, row, strict=True))
+        if "." in (told["JobID"] or told["JobIDRaw"]).partition("[")[0]:
             continue
-        partition = fields["Partition"]
+        fields = {column: text if column in _KEPT else "" for column, text in told.items()}
         for column, kind in _KINDS.items():
-            fields[column] = names.new(kind, fields[column])
-        fields["Partition"] = ",".join(
-            names.new("partition", partition) for partition in fields["Partition"].split(",")
-        )
-        fields["NodeList"] = names.nodes(fields["NodeList"])
+            fields[column] = names.new(kind, told[column])
+        fields["Partition"] = ",".join(names.new("partition", partition) for partition in told["Partition"].split(","))
+        fields["NodeList"] = names.nodes(told["NodeList"])
         for column in ("ReqTRES", "AllocTRES"):  # drop licences, because their names could identify the site
-            fields[column] = ",".join(part for part in fields[column].split(",") if part.startswith(_RESOURCES))
+            fields[column] = ",".join(part for part in told[column].split(",") if part.startswith(_RESOURCES))
         asked = licences_or_none(fields["ReqTRES"])
-        terms = submission(fields["SubmitLine"], fields["Constraints"], fields["Reservation"], partition, asked)
+        terms = submission(told["SubmitLine"], told["Constraints"], told["Reservation"], told["Partition"], asked)
         fields["Constraints"] = names.constraint(terms.request.constraint) if terms.request else ""
         fields["Reservation"] = names.new("reservation", terms.request.reservation) if terms.request else ""
         # write a new command line, because the original may contain names and paths
         fields["SubmitLine"] = _submit_line(terms, names)
         # drop the user's number in ``CANCELLED by 1007``
-        fields["State"] = (fields["State"].split() or [""])[0]
+        fields["State"] = (told["State"].split() or [""])[0]
         # Vertical bars may remain in these columns: they split the field, but the reader joins the
         # parts again.
         free = ("Constraints", "SubmitLine")
