@@ -10,7 +10,7 @@ all families, so that an error can state which family is missing.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -25,13 +25,13 @@ _HOME = "dagsim.families"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry in a registry. ``target`` is the ``"module:attr"`` of a function or class that
-    creates the object, or the name of a file in the family's folder. ``moved`` lists removed
-    parameters, each with the spec to use instead.
+    """One entry in a registry. ``target`` is a function or class that creates the object, the
+    ``"module:attr"`` where it is found, or the name of a file in the family's folder. ``moved``
+    lists removed parameters, each with the spec to use instead.
     """
 
     name: str
-    target: str
+    target: str | Callable[..., object]
     summary: str = ""
     tags: tuple[str, ...] = ()
     moved: tuple[tuple[str, str], ...] = ()
@@ -99,6 +99,8 @@ def offered(name: str, group: str) -> Any | None:
     """
     for home, entry in family_entries(group):
         if entry.name == name:
+            if not isinstance(entry.target, str):
+                return entry.target
             module, _, attr = entry.target.partition(":")
             return getattr(import_module(home + module), attr)
     return None

@@ -57,7 +57,6 @@ class Registry(Generic[T]):
         self.group = group
         self.listing = listing
         self._builtins = [_at_home(entry, home) for entry in builtins]
-        self._registered: dict[str, Callable[..., object]] = {}
 
     @property
     def _own_group(self) -> str:
@@ -77,8 +76,7 @@ class Registry(Generic[T]):
         def add(factory: Factory) -> Factory:
             if name in self._entries:
                 raise ValueError(f"a {self.kind} called {name!r} is already registered")
-            self._registered[name] = factory
-            self._entries[name] = Entry(name, "", summary, tuple(tags))
+            self._entries[name] = Entry(name, factory, summary, tuple(tags))
             return factory
 
         return add
@@ -124,7 +122,8 @@ class Registry(Generic[T]):
         if ":" in name:
             return self._import(name)
         if name in self._entries:
-            return self._registered.get(name) or attribute(self._entries[name].target)
+            target = self._entries[name].target
+            return attribute(target) if isinstance(target, str) else target
         plugin = self._plugins().get(name)
         if plugin is None:
             raise self._unknown(name)
@@ -343,7 +342,9 @@ def _kinds(annotation: object) -> tuple[str, ...]:
 
 
 def _at_home(entry: Entry, home: str) -> Entry:
-    return replace(entry, target=home + entry.target) if entry.target.startswith(".") else entry
+    if isinstance(entry.target, str) and entry.target.startswith("."):
+        return replace(entry, target=home + entry.target)
+    return entry
 
 
 def _origin(plugin: EntryPoint) -> str:

@@ -23,7 +23,8 @@ from command import Say
 from dagsim.errors import TraceError
 from dagsim.families.decima.decima_env import DecimaEnv
 from dagsim.families.decima.decima_settings import DecimaNetConfig
-from dagsim.families.learning.checkpoint import AgentPolicy, Checkpoint, load_agent
+from dagsim.families.learning.agent_policy import AgentPolicy, load_agent
+from dagsim.families.learning.checkpoint import Checkpoint
 from dagsim.families.spark.api import SPARK_POLICIES, Dump, SparkEpisode, SparkPolicy, read_dump
 from dagsim.families.spark.codecs import StagesConfig
 from dagsim.families.spark.scenario import SparkScenario

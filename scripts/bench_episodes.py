@@ -28,8 +28,9 @@ import torch
 from bench_env import codec, fresh_ppo
 
 from dagsim.config.schema import load_config
+from dagsim.families.episodes.episode_calls import EpisodeBatch
 from dagsim.families.episodes.episode_state import EpisodeReward
-from dagsim.families.episodes.side_by_side import CompiledEpisodes, EpisodeBatch
+from dagsim.families.episodes.side_by_side import CompiledEpisodes
 from dagsim.families.learning.codecs.candidates import Candidates
 from dagsim.families.learning.codecs.codec import CandidatesConfig
 from dagsim.families.learning.environments.make_env import make_vector_env

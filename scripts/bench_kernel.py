@@ -57,9 +57,7 @@ GPUS = 32
 MEAN_S = 100.0
 
 
-def dag_jobs(
-    tasks: int, *, instances: int = 1, load: float = 0.9, bytes_: float = 0.0, at_once: bool = False
-) -> list[Job]:
+def dag_jobs(tasks: int, *, instances: int = 1, load: float = 0.9, bytes_: float = 0.0) -> list[Job]:
     """Random layered DAG jobs of single-GPU tasks with one or two parents each, Poisson arrivals at ``load``."""
     rng = random.Random(1)
     mean_gap_s = TASKS_PER_JOB * instances * MEAN_S / (load * GPUS)
@@ -214,7 +212,7 @@ def same_schedule(schedule: Schedule, rows: list[tuple[float, int, int, int, int
 
 
 def against_bare(tasks: int, repeats: int) -> dict[str, float]:
-    """Run the DAG replay of the title with kernel and bare loop in turn."""
+    """Run the DAG replay with kernel and bare loop in turn."""
     jobs = dag_jobs(tasks)
     assert same_schedule(simulate(jobs, "fifo"), bare_fifo(jobs)), "the bare loop made another schedule"
     pairs = [(cpu_s(lambda: bare_fifo(jobs)), cpu_s(lambda: simulate(jobs, "fifo"))) for _ in range(repeats)]

@@ -27,7 +27,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from kubernetes_golden import Format, Part, Verdict, kube, kueue
+from kubernetes_golden import OWN, Format, Part, Verdict, Ways, kube, kueue
 
 FORMATS: dict[str, Format] = {"kube": kube, "kueue": kueue}
 OUTCOMES = ("right", "wrong", "not_expressible")
@@ -48,17 +48,17 @@ def _read(file: Path) -> Any:
         return json.load(text)
 
 
-def verdicts(file: Path, part: Part) -> Iterator[tuple[str, Verdict]]:
+def verdicts(file: Path, part: Part, ways: Ways) -> Iterator[tuple[str, Verdict]]:
     """Yield the verdicts of a part of a file, each with the name of its format; none if the format is unknown."""
     document = _read(file)
     for name, form in FORMATS.items():
         if form.holds(document):
-            for verdict in form.verdicts(file, document, part):
+            for verdict in form.verdicts(file, document, part, ways):
                 yield name, verdict
 
 
-def _listed(file: Path, part: Part) -> list[tuple[str, Verdict]]:
-    return list(verdicts(file, part))
+def _listed(file: Path, part: Part, ways: Ways) -> list[tuple[str, Verdict]]:
+    return list(verdicts(file, part, ways))
 
 
 class Count:
@@ -85,7 +85,9 @@ class Count:
         return self.outcomes["right"] / self.outcomes.total()
 
 
-def count(folders: Iterable[Path], only: str = "", *, every: int = 1, workers: int = 1) -> dict[str, dict[str, Count]]:
+def count(
+    folders: Iterable[Path], only: str = "", *, every: int = 1, workers: int = 1, ways: Ways = OWN
+) -> dict[str, dict[str, Count]]:
     """Count the verdicts of all files of a known format by format and family. ``only`` leaves out files whose path
     does not contain it. Several workers share the decisions of each file.
     """
@@ -93,7 +95,7 @@ def count(folders: Iterable[Path], only: str = "", *, every: int = 1, workers: i
     parts = [Part(at * every, workers * every) for at in range(workers)]
     counts: dict[str, dict[str, Count]] = {name: {} for name in FORMATS}
     with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
-        tasks = [(file, part) for file in files for part in parts]
+        tasks = [(file, part, ways) for file in files for part in parts]
         shares = pool.map(_listed, *zip(*tasks, strict=True)) if workers > 1 and tasks else ()
         for name, verdict in chain.from_iterable(shares or (verdicts(*task) for task in tasks)):
             counts[name].setdefault(verdict.family, Count()).add(verdict)
@@ -127,14 +129,14 @@ def main() -> int:
         "--workers", type=int, default=os.cpu_count(), metavar="N", help="processes (default: %(default)s)"
     )
     arguments = parser.parse_args()
-    kube.BINARY, kueue.ANSWERS = arguments.binary, arguments.answers
     for option in ("every", "workers"):
         if getattr(arguments, option) < 1:
             parser.error(f"--{option} must be at least 1, got {getattr(arguments, option)}")
     for folder in arguments.folder:
         if not folder.is_dir():
             parser.error(f"{folder} is not a folder")
-    counts = count(arguments.folder, arguments.only, every=arguments.every, workers=arguments.workers)
+    ways = Ways(arguments.binary, arguments.answers)
+    counts = count(arguments.folder, arguments.only, every=arguments.every, workers=arguments.workers, ways=ways)
     if not any(counts.values()):
         parser.error(f"no file below {arguments.folder[0]} has one of the formats {', '.join(FORMATS)}")
     if arguments.json:

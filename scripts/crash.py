@@ -46,7 +46,7 @@ from dagsim.errors import DagsimError
 from dagsim.experiment.grid_store import GridStore
 from dagsim.experiment.store import Store
 from dagsim.experiment.training_log import read_log
-from dagsim.families.learning.checkpoint import read_plain
+from dagsim.families.learning.checkpoint_file import read_plain
 
 ROOT = Path(__file__).parents[1]
 TRACE = ROOT / "workloads" / "samples" / "plain" / "jobs.csv"

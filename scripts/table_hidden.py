@@ -2,18 +2,23 @@
 
     python scripts/table_hidden.py choose [--kind KIND...]    # on validation seeds: writes hidden-choice.csv
     python scripts/table_hidden.py report --fresh|--again     # writes hidden.csv, hidden.md
-    python scripts/table_hidden.py beliefs --fresh|--again    # writes hidden-beliefs.csv, the end of hidden.md
+    python scripts/table_hidden.py beliefs --fresh|--again    # writes hidden-beliefs.csv, a section of hidden.md
+    python scripts/table_hidden.py seeds --agents FILE... --fresh|--again    # writes hidden-seeds.csv, another section
 
 ``choose`` runs every heuristic with several parameters and keeps, for each cell, each kind of estimates and each
 price, the best that never stops a run and the best that may. ``report`` compares the agent that ships with dagsim,
 with and without expected durations, with both on report seeds. ``beliefs`` compares it with the best heuristics of
-both kinds that see the same expected durations. Runs are kept in ``results/table-*`` as they end.
+both kinds that see the same expected durations. ``seeds`` compares agents that differ in their training seed with all
+of these; with ``--validation``, it runs on validation seeds and only prints. Runs are kept in ``results/table-*`` as
+they end.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
+from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -33,8 +38,10 @@ CELLS = ("ind-0.9", "ind-1.1", "dag-0.9", "dag-1.1")
 ESTIMATES: Mapping[str, Mapping[str, Any]] = {"hidden": {"kind": "hidden"}, "noisy": {"kind": "noisy", "sigma": 1.0}}
 PRICES_S = (0, 30, 60)
 """Seconds that it takes to resume a stopped run."""
-SEEDS, BELIEVING_SEEDS, TRIED = 16, 8, range(2_000_000, 2_000_008)
-"""Number of report seeds, also for heuristics with expected durations, and the validation seeds."""
+SEEDS, BELIEVING_SEEDS, TRAINED_SEEDS = 16, 8, 16
+"""Number of report seeds: for the shipped agent, for heuristics with expected durations, for training seeds."""
+TRIED, CHECKED = range(2_000_000, 2_000_008), range(2_000_008, 2_000_024)
+"""Validation seeds: those on which heuristics are chosen, and those on which new agents are judged first."""
 PLAIN = (
     *[f"eft-wait[theta={theta},order={order}]" for theta in (0.7, 0.85, 1.0) for order in ("work", "task")],
     *[f"qssf[memory={memory}]" for memory in (0.5, 0.8, 0.95)],
@@ -55,7 +62,11 @@ BELIEVING = tuple(
 """Heuristics that see the same expected durations as the agent. The last two may stop runs."""
 WITH_BELIEFS = {"plain": "believing", "preemptive": "believing preemptive"}
 """The kind of heuristics with expected durations for each kind of heuristics without."""
+KINDS = (*WITH_BELIEFS, *WITH_BELIEFS.values())
 AGENTS = ("ppo[beliefs=true]", "ppo")
+ALL = "all seeds"
+"""The agent whose mean completion time is the geometric mean over the training seeds."""
+HOW = "geometric means of ratios by seed, Student's t on their logarithms"
 Means = dict[str, dict[int, float]]
 """Mean completion times by policy and seed."""
 
@@ -167,9 +178,7 @@ def report(options: command.Options, say: command.Say) -> list[Row]:
         say(f"{place}: {', '.join(f'{row.agent} {row.ratio:.3f}' for row in rows if row[:3] == place)}")
     ledger.close(spending)
     command.write_rows(OUT / "hidden.csv", [row._asdict() for row in rows])
-    how = "geometric means of ratios by seed, Student's t on their logarithms"
-    end = (OUT / "hidden.md").read_text().partition(BELIEFS_TITLE)[1:]
-    write_text(OUT / "hidden.md", "\n".join([HEAD, *page(rows), "", spending.sentence(how), "", "".join(end)]))
+    put("\n".join([HEAD, *page(rows), "", spending.sentence(HOW)]))
     return rows
 
 
@@ -196,11 +205,104 @@ def beliefs(options: command.Options, say: command.Say) -> list[dict[str, Any]]:
         say(f"{place}, {kind}: {', '.join(f'{ratio:.3f}' for ratio in [row['ratio'] for row in rows[-3:]])}")
     ledger.close(spending)
     command.write_rows(OUT / "hidden-beliefs.csv", rows)
-    how = "geometric means of ratios by seed, Student's t on their logarithms"
-    head = (OUT / "hidden.md").read_text().partition(BELIEFS_TITLE)[0]
-    end = "\n".join([BELIEFS, *beliefs_table(rows), "", spending.sentence(how)])
-    write_text(OUT / "hidden.md", f"{head}{end}\n")
+    put("\n".join([BELIEFS, *beliefs_table(rows), "", spending.sentence(HOW)]))
     return rows
+
+
+def seeds(options: command.Options, say: command.Say) -> list[Row]:
+    """Write ``hidden-seeds.csv`` and its section of ``hidden.md``. On validation seeds, only print the table."""
+    trained = {f"seed {number}": path for number, path in enumerate(options.agents, 1)}
+    best: dict[tuple[Place, str], str] = chosen()
+    rows: list[Row] = []
+    ledger = Ledger(RESULTS / "seeds.yaml")
+    text = "python scripts/table_hidden.py seeds"
+    spending = None
+    if not options.validation:
+        spending = ledger.spend("agents/hidden", TRAINED_SEEDS, text, fresh=options.fresh, again=options.again)
+    judged = CHECKED if spending is None else spending.seeds
+    for place in PLACES:
+        rivals = {kind: name for (at, kind), name in best.items() if at == place and kind in (options.kind or KINDS)}
+        beliefs = ["beliefs=true"] * (place.known == "hidden")
+        agents = {name: f"ppo[{','.join([f'checkpoint={path}', *beliefs])}]" for name, path in trained.items()}
+        agents["shipped"] = AGENTS[not beliefs]
+        means = means_s(place, tuple(rivals.values()), judged, options.on)
+        for policy in agents.values():  # which never stop a run
+            means |= means_s(first_of(place), (policy,), judged, options.on)
+        jct_s = {name: np.array([means[policy][seed] for seed in judged]) for name, policy in agents.items()}
+        jct_s[ALL] = np.exp(np.mean([np.log(jct_s[name]) for name in trained], axis=0))
+        for kind, heuristic in rivals.items():
+            than = [means[heuristic][seed] for seed in judged]
+            for name, own in jct_s.items():
+                pair = paired(own.tolist(), than)
+                rows.append(Row(*place, name, kind, heuristic, pair.n, pair.ratio, pair.low, pair.high))
+        say(f"{place}: {', '.join(f'{row.against} {row.ratio:.3f}' for row in rows if row[:4] == (*place, ALL))}")
+    table = seeds_table(rows)
+    if spending is None:
+        say("\n".join(table))
+        return rows
+    ledger.close(spending)
+    command.write_rows(OUT / "hidden-seeds.csv", [row._asdict() for row in rows])
+    put("\n".join([TRAINED, *table, "", spending.sentence(HOW)]))
+    return rows
+
+
+def seeds_table(rows: Sequence[Row]) -> list[str]:
+    """The table of training seeds, with the geometric means over cells and prices."""
+    agents = [name for name in dict.fromkeys(row.agent for row in rows) if name not in (ALL, "shipped")]
+    table: list[tuple[object, ...]] = []
+    groups = {
+        (row.known, row.against): [other for other in rows if (other[1], other[4]) == (row[1], row[4])] for row in rows
+    }
+    for (known, against), group in groups.items():
+        places = dict.fromkeys(row[:3] for row in group)
+        ratios = np.array([[row.ratio for row in group if row.agent == name] for name in agents])
+        for number, place in enumerate(places):
+            of = {row.agent: row for row in group if row[:3] == place}
+            price, every = f"{place[2]} s" if "preemptive" in against else "any", of[ALL]
+            figures = [f"{of[name].ratio:.3f}" for name in agents]
+            overall = f"{every.ratio:.3f} ({every.low:.3f} to {every.high:.3f})"
+            spread = interquartile_mean(ratios[:, [number]])
+            names = (*place[:2], price, against, f"`{every.heuristic}`")
+            table.append((*names, *figures, spread, overall, f"{of['shipped'].ratio:.3f}"))
+        means = [
+            np.exp(np.mean(np.log([row.ratio for row in group if row.agent == name])))
+            for name in (*agents, ALL, "shipped")
+        ]
+        *own, overall, shipped = [f"{mean:.3f}" for mean in means]
+        table.append(("geometric mean", known, "", against, "", *own, interquartile_mean(ratios), overall, shipped))
+    head = (
+        "cell",
+        "estimates",
+        "price",
+        "kind",
+        "compared with",
+        *agents,
+        "interquartile mean",
+        ALL,
+        "shipped",
+    )
+    return list(markdown(head, table))
+
+
+def interquartile_mean(ratios: np.ndarray, resamples: int = 5000) -> str:
+    """The mean of the middle half of all ratios, (training seeds, tasks), and its 95 % interval from a bootstrap that
+    draws training seeds for each task separately (Agarwal et al., NeurIPS 2021; rliable).
+    """
+    runs, tasks = ratios.shape
+    drawn = np.random.default_rng(0).integers(runs, size=(resamples, runs, tasks))
+    every = np.concatenate([ratios.reshape(1, -1), ratios[drawn, np.arange(tasks)].reshape(resamples, -1)])
+    cut = runs * tasks // 4
+    mean, *means = np.sort(every, axis=1)[:, cut : runs * tasks - cut].mean(axis=1)
+    low, high = np.quantile(means, (0.025, 0.975))
+    return f"{mean:.3f} ({low:.3f} to {high:.3f})"
+
+
+def put(section: str) -> None:
+    """Replace the section of ``hidden.md`` that has the same heading, or add it at the end."""
+    path = OUT / "hidden.md"
+    there = re.split(r"^(?=##? )", path.read_text(), flags=re.MULTILINE)[1:] if path.exists() else []
+    sections = {part.partition("\n")[0]: part.strip() for part in [*there, section]}
+    write_text(path, "\n\n".join(sections.values()) + "\n")
 
 
 def beliefs_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -219,13 +321,25 @@ def beliefs_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return list(markdown(("cell", "price", *heads), table))
 
 
-BELIEFS_TITLE = "## Heuristics with the same expected durations\n"
-BELIEFS = f"""{BELIEFS_TITLE}
+BELIEFS = """## Heuristics with the same expected durations
+
 The policy `believing` shows a heuristic the expected durations that `ppo[beliefs=true]` sees. Durations are hidden.
 Rows without a price compare heuristics that never stop a run, and the other rows those that may. Each row has the
 heuristics that were best on the validation seeds ([hidden-choice.csv](hidden-choice.csv)): with expected durations,
 from ten that never stop a run, or from `srtf` and `srsf`. `2d-las`, `2d-gittins` and `tiresias` use no estimates, so
 expected durations would change nothing for them.
+"""
+
+
+TRAINED = """## Five training seeds
+
+Five agents that differ only in their training seed
+([how they were trained](README.md#training-where-only-the-typical-duration-is-known)), over the heuristics that were
+chosen on validation seeds (above). Where durations are hidden, the agents get expected durations (`beliefs=true`). They
+never stop a run. The *interquartile mean* is the mean of the middle half of the ratios of all training seeds. In the
+rows of geometric means, these are the ratios of all training seeds in all cells and at all prices. Its 95% interval
+comes from a bootstrap over training seeds, as in rliable. *All seeds* is the geometric mean over the training seeds,
+with an interval over the report seeds. *Shipped* is `ppo[beliefs=true]` or, where estimates are noisy, `ppo`.
 """
 
 
@@ -263,14 +377,17 @@ def _work(options: command.Options, say: command.Say) -> Any:
     torch.set_num_threads(1)
     if options.what == "choose":
         return choose(options.on, options.kind, say)
-    return beliefs(options, say) if options.what == "beliefs" else [row._asdict() for row in report(options, say)]
+    if options.what == "beliefs":
+        return beliefs(options, say)
+    return [row._asdict() for row in (seeds if options.what == "seeds" else report)(options, say)]
 
 
 def main() -> int:
     parser = command.arguments(__doc__)
-    parser.add_argument("what", choices=("choose", "report", "beliefs"))
-    kinds = ["plain", "believing", "preemptive", "believing preemptive"]
-    parser.add_argument("--kind", nargs="+", default=[], choices=kinds, help="choose only heuristics of these kinds")
+    parser.add_argument("what", choices=("choose", "report", "beliefs", "seeds"))
+    parser.add_argument("--kind", nargs="+", default=[], choices=KINDS, help="choose only heuristics of these kinds")
+    parser.add_argument("--agents", nargs="+", type=Path, default=[], help="agents that differ in their training seed")
+    parser.add_argument("--validation", action="store_true", help="judge agents on validation seeds")
     parser.add_argument("--again", action="store_true", help="the same report seeds again")
     parser.add_argument("--fresh", action="store_true", help="new report seeds")
     parser.add_argument("--on", default="local:1", help="where runs take place, as `dagsim sweep --on`")

@@ -12,13 +12,16 @@ summary of the authors (``jobload_*.json.gz``). Exits with 1 if a job differs fr
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import command
+from pollux.on_kernel import IntervalAllocation, elastic_job_of
+from pollux.stepped_cluster import ElasticPolicy, SteppedCluster
+from pollux.stepped_policies import AttainedServiceQueues, OptimusOracle
+from pollux.workload_files import read_workload
 
 from dagsim.errors import InputError
 from dagsim.families.elastic.genetic import PolluxSearch
@@ -26,17 +29,6 @@ from dagsim.families.elastic.profiles import TrainingProfile, read_applications
 from dagsim.families.elastic.training_jobs import ElasticJob
 from dagsim.model import Cluster, Kind
 from dagsim.systems.cluster.scenario import ClusterScenario
-
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from families.elastic.stepped_cluster import (
-    AttainedServiceQueues,
-    ElasticPolicy,
-    IntervalAllocation,
-    OptimusOracle,
-    SteppedCluster,
-    elastic_job_of,
-    read_workload,
-)
 
 POLICIES: dict[str, Callable[[], ElasticPolicy]] = {
     "tiresias": AttainedServiceQueues,

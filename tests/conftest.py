@@ -14,7 +14,15 @@ from typing import Any
 import pytest
 import typer.testing
 from hypothesis import settings
-from support.lacking import LACKING, asked_for, begin, imported, needed, skipped
+from support.lacking import (
+    LACKING,
+    asked_for,
+    begin,
+    imported,
+    needed,
+    skipped,
+    without_families,  # noqa: F401  a fixture
+)
 from support.pinning import as_recorded
 from support.slow import (  # noqa: F401  hooks of pytest
     add_options,

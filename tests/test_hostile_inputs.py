@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.command_line import invoke
 from support.hostile import FILE, HOSTILE, MARK, OPENED, assert_plain, variants
-from typer.testing import CliRunner
 
-from dagsim.cli import app
 from dagsim.errors import DagsimError
 from dagsim.family import family_entries
 from dagsim.traces import READERS, open_trace
@@ -27,7 +26,7 @@ NUMBERS = {"alibaba2017", "pipedream", "pm100", "stg", "swf", "tpch"}
 
 def told(*words: object) -> tuple[int, str]:
     """What a command prints. It ends well or in an error of the input, in plain lines."""
-    result = CliRunner().invoke(app, [str(word) for word in words])
+    result = invoke(*words)
     assert result.exception is None or isinstance(result.exception, SystemExit), (words, result.exception)
     assert result.exit_code in (0, 2), (words, result.output)
     assert_plain(result.output)
@@ -281,7 +280,7 @@ def test_every_text_field_of_every_queue_is_text_in_forecasts_and_explanations(n
         content = page.read_text(encoding="utf-8")
         assert not [tag for tag in ("<img", "<b>", "<script>alert") if tag in content]
         arrived.add(holds_hostile(content))
-        shown = CliRunner().invoke(app, [*map(str, ("eta", *words, "--json"))])
+        shown = invoke(*map(str, ("eta", *words, "--json")))
         for job in json.loads(shown.stdout)["jobs"][:2]:
             explained += told("why", *words, "--", job["job"])[0] == 0
     assert True in arrived

@@ -30,10 +30,9 @@ import check_page
 import numpy as np
 import pytest
 from PIL import Image
+from support.command_line import fine, invoke
 from support.hostile import BARE, HOSTILE, assert_plain
-from typer.testing import CliRunner
 
-from dagsim.cli import app
 from dagsim.errors import ModelError
 from dagsim.model import Job, Request, Task
 from dagsim.text import in_latex, in_markdown, in_spreadsheet, on_one_line
@@ -61,10 +60,9 @@ policy: sjf
 """
 
 
-def invoke(*words: object) -> str:
+def plainly(*words: object) -> str:
     """What a command prints, to standard output and error. It does not fail, and prints plain lines."""
-    result = CliRunner().invoke(app, [str(word) for word in words])
-    assert result.exit_code == 0, (words, result.output[-2000:], result.exception)
+    result = fine(*words)
     assert_plain(result.output)
     return result.stdout
 
@@ -136,7 +134,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for what, names in (("hostile", HOSTILE), ("harmless", HARMLESS)):
         root = tmp_path_factory.mktemp(what)
         log, config = write_input(root / "input", names)
-        told = invoke(
+        told = plainly(
             *("replay", "--trace", log, "--config", config, "--algo", "sjf", "--reference", "fifo"),
             *("--no-plots", "--out", root / "runs"),
         )
@@ -149,8 +147,8 @@ def look(made: Path, kind: str) -> list[str]:
     """What the commands that read a run folder print."""
     job = f"{HOSTILE[kind]}0" if "hostile" in str(made) else f"{HARMLESS[kind]}0"
     return [
-        *(invoke("compare", made, "--table", table) for table in ("text", "markdown", "latex")),
-        *(invoke("why", made, job, "--table", table) for table in ("text", "markdown", "latex")),
+        *(plainly("compare", made, "--table", table) for table in ("text", "markdown", "latex")),
+        *(plainly("why", made, job, "--table", table) for table in ("text", "markdown", "latex")),
     ]
 
 
@@ -183,7 +181,7 @@ def test_markdown_and_latex_hold_no_sign_that_means_more(kind: str) -> None:
 
 
 def test_csv_files_hold_no_formula_and_whole_rows(made: dict[str, Path], tmp_path: Path) -> None:
-    invoke("compare", made["hostile"], "--csv", tmp_path / "c.csv")
+    plainly("compare", made["hostile"], "--csv", tmp_path / "c.csv")
     tables = [gzip.decompress(file.read_bytes()).decode() for file in made["hostile"].glob("*.csv.gz")]
     assert len(tables) == 2
     for text in (*tables, (tmp_path / "c.csv").read_text()):
@@ -202,8 +200,8 @@ def jobs_of(table: str) -> set[str]:
 
 def test_json_and_perfetto_hold_the_names_themselves(made: dict[str, Path], tmp_path: Path) -> None:
     for name in HOSTILE.values():
-        assert json.loads(invoke("why", made["hostile"], "--json", "--", f"{name}0"))["job"] == f"{name}0"
-    invoke("plot", made["hostile"], "--perfetto", tmp_path / "p.json")
+        assert json.loads(plainly("why", made["hostile"], "--json", "--", f"{name}0"))["job"] == f"{name}0"
+    plainly("plot", made["hostile"], "--perfetto", tmp_path / "p.json")
     text = (tmp_path / "p.json").read_text()
     assert_plain(text)
     threads = {event["args"]["name"] for event in json.loads(text)["traceEvents"] if event["ph"] == "M"}
@@ -229,7 +227,7 @@ class Elements(HTMLParser):
 @cache
 def page(run: Path) -> str:
     path = run.parent / "page.html"
-    invoke("report", run, "-o", path)
+    plainly("report", run, "-o", path)
     return path.read_text()
 
 
@@ -350,7 +348,7 @@ def queue_pages(queues: dict[str, tuple[Path, Path]], tmp_path_factory: pytest.T
     root, pages = tmp_path_factory.mktemp("pages"), {}
     for what, names in (("hostile", HOSTILE), ("harmless", HARMLESS)):
         pages[what] = root / f"{what}.html"
-        invoke("eta", *queue_words(queues, what), *planned(names), "--html", pages[what])
+        plainly("eta", *queue_words(queues, what), *planned(names), "--html", pages[what])
     return pages
 
 
@@ -362,7 +360,7 @@ def test_forecasts_of_a_queue_show_hostile_names_as_text(
     assert hostile.counts.keys() <= {*harmless.counts, ("br",)}
     assert hostile.counts["script",] == harmless.counts["script",]
     assert any(HOSTILE["HTML"] in word for word in hostile.words)
-    forecast = json.loads(invoke("eta", *queue_words(queues, "hostile"), *planned(HOSTILE), "--json"))
+    forecast = json.loads(plainly("eta", *queue_words(queues, "hostile"), *planned(HOSTILE), "--json"))
     assert {job["user"] for job in forecast["jobs"]} <= set(HOSTILE.values())
 
 
@@ -397,7 +395,7 @@ def clouds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, Pat
         root = tmp_path_factory.mktemp(f"{what}-cloud")
         log, config = write_input(root / "input", names)
         words = ("--cloud", f"8xT4:{names['bare']},boot=60,idle=60,price=2", "--policy", "sjf", "--out", root / "runs")
-        told = invoke("whatif", "--trace", log, "--config", config, *words)
+        told = plainly("whatif", "--trace", log, "--config", config, *words)
         (run,) = (root / "runs").iterdir()
         answers[what] = told, run / "report.html"
     return answers
@@ -422,8 +420,7 @@ def test_in_chromium_an_estimate_runs_no_code_of_names(clouds: dict[str, tuple[s
 def test_why_a_job_of_a_queue_waits_is_told_in_plain_lines(queues: dict[str, tuple[Path, Path]], table: str) -> None:
     shown = []
     for what in ("hostile", "harmless"):
-        said = CliRunner().invoke(app, [*map(str, ("why", *queue_words(queues, what), "--table", table, 4))])
-        assert said.exit_code == 0, said.output
+        said = fine(*map(str, ("why", *queue_words(queues, what), "--table", table, 4)))
         assert_plain(said.output)
         shown.append([len(re.split(r"(?<!\\)[|&]", line)) for line in said.stdout.splitlines() if line[:1] in "|&"])
     assert shown[0] == shown[1]
@@ -443,15 +440,15 @@ def test_every_text_field_of_jobs_is_hostile() -> None:
 
 
 def test_plots_and_films_are_whole(made: dict[str, Path], tmp_path: Path) -> None:
-    invoke("plot", made["hostile"], "--run", 0, "--out", tmp_path, "--format", "svg")
-    invoke("plot", made["hostile"], "--out", tmp_path, "--format", "svg")
+    plainly("plot", made["hostile"], "--run", 0, "--out", tmp_path, "--format", "svg")
+    plainly("plot", made["hostile"], "--out", tmp_path, "--format", "svg")
     drawings = sorted(tmp_path.glob("*.svg"))
     assert {file.stem for file in drawings} >= {"comparison", "gantt"}
     for file in drawings:
         tags = {element.tag.rpartition("}")[2] for element in ElementTree.parse(file).iter()}
         assert not tags & {"script", "image", "a", "foreignObject"}
-    invoke("plot", made["hostile"], "--run", 0, "--out", tmp_path)
-    invoke("record", made["hostile"], "--out", tmp_path / "f.gif", "--frames", 2)
+    plainly("plot", made["hostile"], "--run", 0, "--out", tmp_path)
+    plainly("record", made["hostile"], "--out", tmp_path / "f.gif", "--frames", 2)
     for file in (*tmp_path.glob("*.png"), tmp_path / "f.gif"):
         with Image.open(file) as image:
             image.load()
@@ -463,7 +460,7 @@ def test_an_error_about_a_name_is_plain(tmp_path: Path) -> None:
     for name in HOSTILE.values():
         config = tmp_path / "c.yaml"
         config.write_text(f"{json.dumps(name)}: 1\n")
-        result = CliRunner().invoke(app, ["eval", "--config", str(config)])
+        result = invoke("eval", "--config", config)
         assert result.exit_code == 2
         assert_plain(result.output)
         assert len(result.output) < 2000
@@ -473,13 +470,13 @@ def test_half_a_character_is_refused_where_it_stands(tmp_path: Path) -> None:
     log = tmp_path / "jobs.jsonl"
     header = json.dumps({"format": FORMAT, "version": VERSION, "meta": {}})
     log.write_text(f'{header}\n{{"id": "a\\ud800", "arrival_s": 0, "tasks": [{{"name": "t", "work": 1}}]}}\n')
-    result = CliRunner().invoke(app, ["replay", "--trace", str(log), "--out", str(tmp_path)])
+    result = invoke("replay", "--trace", log, "--out", tmp_path)
     assert (
         result.exit_code,
         "jobs.jsonl:2: the line is not valid JSON (the text contains an unpaired surrogate" in result.output,
     ) == (2, True)
     config = tmp_path / "c.yaml"
     config.write_text('cluster: {name: "a\\udc00"}\n')
-    result = CliRunner().invoke(app, ["eval", "--config", str(config)])
+    result = invoke("eval", "--config", config)
     assert result.exit_code == 2
     assert "c.yaml:1:17: 'a\\udc00' contains an unpaired surrogate" in result.output

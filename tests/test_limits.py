@@ -12,16 +12,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
-
-from dagsim.cli import app
+from support.command_line import invoke
+from typer.testing import Result
 
 TINY = ["--set", "cluster.groups=[{name: t4, gpu: T4, gpus: 8}]", "--set", "workload.count=3", "--seeds", "1"]
 LONG = "x" * 5000
-
-
-def dagsim(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture
@@ -66,7 +61,7 @@ def refused(result: Result, *texts: str) -> None:
 )
 def test_what_nobody_can_mean_is_refused(arguments: list[str], text: str, tmp_path: Path) -> None:
     refused(
-        dagsim(
+        invoke(
             "eval",
             *TINY[: 0 if "--set" in arguments else 4],
             *([] if "--out" in arguments else ["--out", tmp_path]),
@@ -77,7 +72,7 @@ def test_what_nobody_can_mean_is_refused(arguments: list[str], text: str, tmp_pa
 
 
 def test_lists_of_thresholds_are_taken(tmp_path: Path) -> None:
-    result = dagsim(
+    result = invoke(
         "eval", *TINY, "--algo", "tiresias[thresholds=[3250,7200]]", "--quiet", "--no-plots", "--out", tmp_path
     )
     assert result.exit_code == 0, result.output
@@ -116,7 +111,7 @@ def large(folder: Path) -> Path:
     ],
 )
 def test_a_file_that_is_no_configuration_is_refused(make: Callable[[Path], Path], text: str, tmp_path: Path) -> None:
-    refused(dagsim("eval", "--config", make(tmp_path), "--seeds", 1, "--out", tmp_path), text)
+    refused(invoke("eval", "--config", make(tmp_path), "--seeds", 1, "--out", tmp_path), text)
 
 
 def gzip_bomb(folder: Path) -> Path:
@@ -173,7 +168,7 @@ def test_a_file_that_is_no_trace_is_refused(
 ) -> None:
     path = make(tmp_path)
     request.getfixturevalue("small")
-    refused(dagsim("replay", "--trace", path, "--out", tmp_path / "out"), text)
+    refused(invoke("replay", "--trace", path, "--out", tmp_path / "out"), text)
 
 
 def test_code_that_cannot_be_imported_is_named_without_a_traceback(
@@ -183,11 +178,11 @@ def test_code_that_cannot_be_imported_is_named_without_a_traceback(
     (tmp_path / "needy_policy.py").write_text("import a_package_that_nobody_has\n")
     monkeypatch.syspath_prepend(tmp_path)
     refused(
-        dagsim("eval", *TINY, "--algo", "unfinished_policy:Mine", "--out", tmp_path),
+        invoke("eval", *TINY, "--algo", "unfinished_policy:Mine", "--out", tmp_path),
         "policy 'unfinished_policy:Mine' cannot be imported: SyntaxError",
     )
     refused(
-        dagsim("eval", *TINY, "--algo", "needy_policy:Mine", "--out", tmp_path),
+        invoke("eval", *TINY, "--algo", "needy_policy:Mine", "--out", tmp_path),
         "cannot be imported: ModuleNotFoundError: No module named 'a_package_that_nobody_has'",
     )
 
@@ -199,8 +194,8 @@ def test_a_broken_plug_in_is_a_failed_row_of_baseline(tmp_path: Path, monkeypatc
     (package / "entry_points.txt").write_text("[dagsim.policies]\nbroken = plugged_policy:Mine\n")
     (tmp_path / "plugged_policy.py").write_text("1 / 0\n")
     monkeypatch.syspath_prepend(tmp_path)
-    result = dagsim("baseline", *TINY, "-a", "broken", "-a", "sjf", "--no-plots", "--out", tmp_path / "out")
+    result = invoke("baseline", *TINY, "-a", "broken", "-a", "sjf", "--no-plots", "--out", tmp_path / "out")
     assert result.exit_code == 1
     assert "sjf" in result.stdout
     assert "failed: broken, seed 0: PluginError: policy 'broken' (from the package plugged) cannot" in result.stderr
-    refused(dagsim("eval", *TINY, "-a", "broken", "--out", tmp_path), "cannot be imported: ZeroDivisionError")
+    refused(invoke("eval", *TINY, "-a", "broken", "--out", tmp_path), "cannot be imported: ZeroDivisionError")

@@ -9,7 +9,8 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from support.own_code import MARK, POLICY, SHORT, begin_in, imported, run
+from support.command_line import fine, invoke, json_of
+from support.own_code import MARK, POLICY, SHORT, begin_in, imported
 
 from dagsim.config.dumping import dump_config, foreign_parts
 from dagsim.config.schema import load_config
@@ -27,9 +28,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run_folder(*args: str) -> Path:
-    ended = run("eval", *args, *SHORT, "--json")
-    assert ended.exit_code == 0, ended.output
-    return Path(json.loads(ended.output)["run"])
+    return Path(json_of("eval", *args, *SHORT)["run"])
 
 
 def changed(path: Path, old: str, new: str, *, signed: bool) -> None:
@@ -45,7 +44,7 @@ def changed(path: Path, old: str, new: str, *, signed: bool) -> None:
 @pytest.mark.parametrize("policy", ["os:system[command='touch ran']", "evil_policy:Mine", "exec:touch ran"])
 def test_config_check_imports_and_runs_nothing(policy: str, folder: Path) -> None:
     (folder / "a.yaml").write_text(f'policy: "{policy}"\n', encoding="utf-8")
-    ended = run("config", "check", "a.yaml")
+    ended = invoke("config", "check", "a.yaml")
     assert (ended.exit_code, ended.output) == (0, f"a.yaml: valid, but code outside dagsim was not checked: {policy}\n")
     assert not (folder / "ran").exists()
     assert imported(folder) == []
@@ -62,15 +61,15 @@ def test_config_check_imports_and_runs_nothing(policy: str, folder: Path) -> Non
 )
 def test_config_check_names_the_code_of_a_training_without_importing_it(train: str, folder: Path) -> None:
     (folder / "a.yaml").write_text(f"train: {{{train}}}\n", encoding="utf-8")
-    ended = run("config", "check", "a.yaml")
+    ended = invoke("config", "check", "a.yaml")
     assert ended.output == "a.yaml: valid, but code outside dagsim was not checked: evil_policy:Mine\n"
     assert imported(folder) == []
 
 
 def test_config_check_and_show_read_a_part_of_ones_own_without_importing_it(folder: Path) -> None:
     (folder / "a.yaml").write_text("network: {kind: 'evil_net:Slow', latency_s: 3}\n", encoding="utf-8")
-    assert "was not checked: evil_net:Slow" in run("config", "check", "a.yaml").output
-    shown = run("config", "show", "--config", "a.yaml")
+    assert "was not checked: evil_net:Slow" in invoke("config", "check", "a.yaml").output
+    shown = invoke("config", "show", "--config", "a.yaml")
     assert "network:\n  kind: evil_net:Slow\n  latency_s: 3\n" in shown.output
     assert imported(folder) == []
 
@@ -79,7 +78,7 @@ def test_config_check_and_show_read_a_part_of_ones_own_without_importing_it(fold
 def test_what_is_not_a_policy_is_refused_before_it_is_called(where: str, folder: Path) -> None:
     policy = "os:system[command='touch ran']"
     (folder / "a.yaml").write_text(f'policy: "{policy}"\n', encoding="utf-8")
-    ended = run("eval", *(("--config", "a.yaml") if where == "file" else ("--algo", policy)), *SHORT)
+    ended = invoke("eval", *(("--config", "a.yaml") if where == "file" else ("--algo", policy)), *SHORT)
     assert ended.exit_code == 2
     assert "'os:system' is not a policy: it has no method decide()" in ended.output
     assert not (folder / "ran").exists()
@@ -100,8 +99,7 @@ def test_a_function_that_promises_a_policy_is_accepted() -> None:
 
 def test_a_file_given_to_config_may_name_code(folder: Path) -> None:
     (folder / "a.yaml").write_text("policy: evil_policy:Fifo\nnetwork: {kind: 'evil_net:Slow'}\n", encoding="utf-8")
-    ended = run("eval", "--config", "a.yaml", *SHORT)
-    assert ended.exit_code == 0, ended.output
+    fine("eval", "--config", "a.yaml", *SHORT)
     assert imported(folder) == ["evil_net", "evil_policy"]
 
 
@@ -124,7 +122,7 @@ def test_a_trace_imports_nothing(command: tuple[str, ...], folder: Path) -> None
     lines = [{"format": "dagsim-workload", "version": 1, "meta": meta}]
     lines += [{"id": id_, "tasks": [{"name": "t", "work": 1.0}], "edges": []} for id_ in "ab"]
     (folder / "t.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    ended = run(*command, "t.jsonl")
+    ended = invoke(*command, "t.jsonl")
     if command[0] != "trace":
         assert ended.exit_code == 2
         assert "t.jsonl:1: the runtime model saved in this file is code outside dagsim, 'evil_net:Slow'" in ended.output
@@ -136,7 +134,7 @@ def test_a_trace_imports_nothing(command: tuple[str, ...], folder: Path) -> None
 def test_reading_a_run_folder_imports_nothing(command: str, signed: bool, folder: Path) -> None:
     path = run_folder("--algo", "fifo")
     changed(path, "network: null", "network:\n  kind: evil_net:Slow", signed=signed)
-    ended = run(command, path, *(["0"] if command == "why" else []))
+    ended = invoke(command, path, *(["0"] if command == "why" else []))
     assert imported(folder) == []
     if not signed:
         assert ended.exit_code == 2
@@ -147,8 +145,7 @@ def test_a_run_with_a_network_of_ones_own_is_reported_without_it(folder: Path) -
     path = run_folder("--algo", "fifo", "--set", "network.kind=evil_net:Slow")
     (folder / "evil_net.py").unlink()
     for command in ("report", "compare", "plot"):
-        ended = run(command, path)
-        assert ended.exit_code == 0, (command, ended.output)
+        fine(command, path)
     read = Store.read(path)
     assert foreign_parts(read.config) == ["evil_net:Slow"]
     assert isinstance(read.config.network, Foreign)
@@ -161,17 +158,15 @@ def test_a_system_of_ones_own_is_read_with_its_code_only_if_that_is_allowed(fold
         "@dataclass(frozen=True)\nclass World(SparkScenario):\n    jobs: int = 3\n    executors: int = 3\n"
     )
     (folder / "own_world.py").write_text(MARK + text, encoding="utf-8")
-    ended = run("eval", "--system", "own_world:World", "--algo", "fifo", "--seeds", "1", "--no-plots", "--json")
-    assert ended.exit_code == 0, ended.output
-    path = Path(json.loads(ended.output)["run"])
+    path = Path(json_of("eval", "--system", "own_world:World", "--algo", "fifo", "--seeds", "1", "--no-plots")["run"])
     (folder / "own_world.imported").unlink()
     del sys.modules["own_world"]
-    assert run("compare", path).exit_code == 0
-    refused = run("report", path)
+    fine("compare", path)
+    refused = invoke("report", path)
     assert refused.exit_code == 2
     assert "the system 'own_world:World' is code outside dagsim, which was not imported" in refused.output
     assert imported(folder) == []
-    assert run("report", path, "--allow-code").exit_code == 0
+    fine("report", path, "--allow-code")
     assert imported(folder) == ["own_world"]
 
 
@@ -179,26 +174,26 @@ def test_a_run_folder_is_run_again_only_with_the_code_that_it_recorded(folder: P
     path = run_folder("--algo", "evil_policy:Fifo")
     manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
     assert manifest["code"]["evil_policy:Fifo"]["sha256"] == source_sha256("evil_policy:Fifo")
-    assert run("eval", "--config", path, *SHORT).exit_code == 0
+    fine("eval", "--config", path, *SHORT)
 
     (folder / "evil_policy.py").write_text(POLICY + "\n# changed\n", encoding="utf-8")
-    ended = run("eval", "--config", path, *SHORT)
+    ended = invoke("eval", "--config", path, *SHORT)
     assert ended.exit_code == 2
     assert (
         "recorded another SHA-256 for it; look at the code, then repeat the command with --allow-code" in ended.output
     )
-    assert run("eval", "--config", path, *SHORT, "--allow-code").exit_code == 0
+    fine("eval", "--config", path, *SHORT, "--allow-code")
 
     (path / "manifest.json").write_text(json.dumps({**manifest, "code": {}}), encoding="utf-8")
-    ended = run("eval", "--config", path, *SHORT)
+    ended = invoke("eval", "--config", path, *SHORT)
     assert "did not record the SHA-256 of its source" in ended.output
-    assert run("eval", "--config", path, "--algo", "evil_policy:Fifo", *SHORT).exit_code == 0
+    fine("eval", "--config", path, "--algo", "evil_policy:Fifo", *SHORT)
 
 
 def test_a_program_in_a_run_folder_is_not_started(folder: Path) -> None:
     path = run_folder("--algo", "fifo")
     changed(path, "policy: fifo", "policy: exec:touch ran", signed=True)
-    ended = run("eval", "--config", path, *SHORT)
+    ended = invoke("eval", "--config", path, *SHORT)
     assert (ended.exit_code, (folder / "ran").exists()) == (2, False)
     assert "policy 'exec:touch ran' is named by" in ended.output
 
@@ -207,9 +202,8 @@ def test_a_policy_is_found_by_the_path_of_its_file(folder: Path) -> None:
     (folder / "own").mkdir()
     shutil.copy(folder / "evil_policy.py", folder / "own" / "queue.py")  # a name of the standard library
     for algo in ("./own/queue.py:Fifo", str(folder / "own" / "queue.py:Fifo"), "evil_policy.py:Fifo"):
-        ended = run("eval", "--algo", algo, *SHORT)
-        assert ended.exit_code == 0, ended.output
-    missing = run("eval", "--algo", "./none.py:Fifo", *SHORT)
+        fine("eval", "--algo", algo, *SHORT)
+    missing = invoke("eval", "--algo", "./none.py:Fifo", *SHORT)
     assert "policy './none.py:Fifo': none.py: there is no such file" in missing.output
 
 

@@ -17,10 +17,9 @@ from typing import Any
 import make_pages
 import numpy as np
 import pytest
+from support.command_line import fine
 from support.pinning import Digits, as_recorded, plain
-from typer.testing import CliRunner
 
-from dagsim.cli import app
 from dagsim.families.benchmark.checking import check_file
 from dagsim.families.benchmark.entries import read_entry
 from dagsim.metrics.standings import standings
@@ -151,9 +150,7 @@ def with_other_digits(path: Path, towards: float) -> None:
 @pytest.mark.parametrize("towards", [inf, -inf])
 def test_nothing_complains_of_a_run_folder_with_other_last_digits(towards: float, tmp_path: Path) -> None:
     def told(*words: object) -> str:
-        ended = CliRunner().invoke(app, [str(word) for word in words])
-        assert ended.exit_code == 0, (words, ended.output)
-        return ended.output
+        return fine(*words).output
 
     small = ("--set", "workload.count=12", "--no-plots", "--out", tmp_path)
     told("baseline", "--policy", "sjf", "--policy", "heft", "--policy", "fifo", "--seeds", 3, *small)

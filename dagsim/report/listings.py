@@ -98,7 +98,7 @@ def _traces() -> Listing:
 
 LISTINGS: Mapping[str, Callable[[], Listing]] = {
     "systems": partial(_registry, "dagsim.systems:SYSTEMS", "system"),
-    **{entry.name: partial(_registry, entry.target, entry.summary) for entry in LISTS.describe()},
+    **{entry.name: partial(_registry, str(entry.target), entry.summary) for entry in LISTS.describe()},
     "executors": partial(_registry, "dagsim.experiment.executors:EXECUTORS", "executor"),
     "gpus": _gpus,
     "workloads": _workloads,

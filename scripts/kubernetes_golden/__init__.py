@@ -36,6 +36,20 @@ class Part(NamedTuple):
         return number % self.step == self.first
 
 
+class Ways(NamedTuple):
+    """How decisions are made and judged."""
+
+    binary: str = ""
+    """A kube-scheduler that plays the timelines in the place of ``kube-default``."""
+    answers: bool = False
+    """True to judge the answers of ``eta`` and ``why`` about each waiting workload of Kueue, not the cycles of the
+    engine."""
+
+
+OWN = Ways()
+"""The decisions of dagsim's own policies."""
+
+
 class Format(Protocol):
     """A module that reads one format of recorded decisions."""
 
@@ -43,6 +57,6 @@ class Format(Protocol):
         """Return True if the parsed JSON has this format."""
         ...
 
-    def verdicts(self, file: Path, document: Any, part: Part) -> Iterator[Verdict]:
+    def verdicts(self, file: Path, document: Any, part: Part, ways: Ways) -> Iterator[Verdict]:
         """Yield a verdict for each decision in this part of the document."""
         ...

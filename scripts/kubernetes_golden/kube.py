@@ -28,7 +28,7 @@ from dagsim.systems.cluster.api import ClusterView
 from dagsim.systems.cluster.models.kept_work import Preemption
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
-from kubernetes_golden import Outcome, Part, Verdict
+from kubernetes_golden import Outcome, Part, Verdict, Ways
 
 _BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 _NOT_MODELLED = "not modelled"
@@ -40,13 +40,13 @@ def holds(document: Any) -> bool:
     return {"family", "nodes", "events"} <= parts or {"timeline", "scenario", "pods"} <= parts
 
 
-def verdicts(file: Path, document: Any, part: Part) -> Iterator[Verdict]:
+def verdicts(file: Path, document: Any, part: Part, ways: Ways) -> Iterator[Verdict]:
     """Yield a verdict for each decision in this part of the document, or for each pod of a timeline."""
     with tempfile.TemporaryDirectory() as folder:
         if "timeline" not in document:
-            yield from () if BINARY else _decisions(file, document, part, Path(folder))
+            yield from () if ways.binary else _decisions(file, document, part, Path(folder))
         elif part.first == 0:
-            yield from _timeline(file, document, Path(folder))
+            yield from _timeline(file, document, Path(folder), ways.binary)
 
 
 @dataclass(slots=True)
@@ -237,11 +237,9 @@ def _judged(decision: Any, answer: _Answer) -> tuple[Outcome, str]:
 
 
 _FAMILY = "timeline"
-BINARY = ""
-"""A kube-scheduler that plays the timelines in the place of ``kube-default``."""
 
 
-def _timeline(file: Path, document: Any, folder: Path) -> Iterator[Verdict]:
+def _timeline(file: Path, document: Any, folder: Path, binary: str) -> Iterator[Verdict]:
     """Play all pods, and compare when each starts. Where two plays of the real scheduler differ, no share is
     demanded.
     """
@@ -262,8 +260,8 @@ def _timeline(file: Path, document: Any, folder: Path) -> Iterator[Verdict]:
     )
     restart_s, grace_s = scenario.get("restart_delay_s", 0), scenario.get("terminate_s", 0)
     policy = site.policy.replace("]", f",restart_s={restart_s},grace_s={grace_s}]")
-    if BINARY:
-        policy = policy.replace("kube-default[", f"kube-scheduler[binary={BINARY},")
+    if binary:
+        policy = policy.replace("kube-default[", f"kube-scheduler[binary={binary},")
     schedule = played.kernel(0).run(make_policy(played, policy))
     starts_s: dict[str, list[float]] = {}
     for row in schedule.log:

@@ -21,7 +21,7 @@ from dagsim.families.kubernetes.kueue.kueue_objects import PodSetAssignment
 from dagsim.families.kubernetes.kueue.kueue_site import read_kueue_site
 from dagsim.families.kubernetes.kueue.workloads import WorkloadState
 from dagsim.families.site.cluster_file import import_site
-from kubernetes_golden import Part, Verdict
+from kubernetes_golden import Part, Verdict, Ways
 
 NAMESPACE = "research"
 _EPOCH = datetime(2024, 1, 1, tzinfo=UTC)
@@ -37,11 +37,11 @@ def _is_case(case: Any) -> bool:
     return isinstance(case, dict) and ({"state", "decisions"} <= case.keys() or {"scenario", "events"} <= case.keys())
 
 
-def verdicts(file: Path, document: Any, part: Part) -> Iterator[Verdict]:
+def verdicts(file: Path, document: Any, part: Part, ways: Ways) -> Iterator[Verdict]:
     """Yield a verdict for each state, and for each workload of a timeline, in this part of the document."""
     family = file.parent.name
     for case in document[part.first :: part.step]:
-        if ANSWERS:
+        if ways.answers:
             yield from _answers(family, case) if "state" in case else ()
         elif "state" in case:
             yield _state_verdict(family, case)
@@ -225,10 +225,6 @@ def _cycle_difference(admission: Admission, cycle: Cycle, recorded: Mapping[str,
     if pending.keys() != heads.keys():
         return "heads that stay"
     return ""
-
-
-ANSWERS = False
-"""True to judge the answers of ``eta`` and ``why`` about each waiting workload, not the cycles of the engine."""
 
 
 def _answers(family: str, case: Mapping[str, Any]) -> Iterator[Verdict]:

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from support.command_line import fine, invoke, json_of
 
-from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.experiment.store import Store
 from dagsim.model import Kind
@@ -21,16 +20,6 @@ from dagsim.model import Kind
 ROOT = Path(__file__).parents[2]
 SMALL = ["--set", "cluster.groups=[{name: t4, gpu: T4, gpus: 8}]", "--set", "workload.count=10"]
 TRACE = ROOT / "workloads" / "samples" / "plain" / "jobs.csv"
-
-
-def dagsim(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def fine(*arguments: object) -> Result:
-    result = dagsim(*arguments)
-    assert result.exit_code == 0, result.output
-    return result
 
 
 def run_folder(root: Path) -> Store:
@@ -79,7 +68,7 @@ def test_compare_ranks_runs_on_the_same_jobs(tmp_path: Path) -> None:
     )
     assert {standing["policy"] for standing in answer["standings"]} == {"fifo", "sjf"}
     assert [standing["ratio"] for standing in answer["standings"] if standing["policy"] == "fifo"] == [1]
-    assert json.loads(fine("compare", *runs, "--json").stdout)["reference"] == "fifo"  # the first
+    assert json_of("compare", *runs)["reference"] == "fifo"  # the first
     assert table.read_text().startswith("policy,best,mean,mean_low,")
     assert picture.stat().st_size > 1000
     assert "ratio: relative to fifo (geometric mean" in " ".join(
@@ -87,7 +76,7 @@ def test_compare_ranks_runs_on_the_same_jobs(tmp_path: Path) -> None:
     )
     assert "precision of sjf: 2 seeds; 18 more" in fine("compare", *runs, "--precision", "2%").stdout
     assert "\\begin{tabular}{lrrrrl}" in fine("compare", *runs, "--table", "latex").stdout
-    unknown = dagsim("compare", *runs, "--metric", "jct_s.meen")
+    unknown = invoke("compare", *runs, "--metric", "jct_s.meen")
     assert unknown.exit_code == 2
     assert "there is no metric 'jct_s.meen'; did you mean 'jct_s.mean'?" in unknown.stderr
 
@@ -95,7 +84,7 @@ def test_compare_ranks_runs_on_the_same_jobs(tmp_path: Path) -> None:
 def test_tune_keeps_the_best_as_a_configuration(tmp_path: Path) -> None:
     kept = tmp_path / "tuned.yaml"
     asked = ["tune", "-a", "eft-wait", "-p", "theta=0.5,0.9", *SMALL, "--seeds", 2, "--keep", kept]
-    answer = json.loads(fine(*asked, "--out", tmp_path / "runs", "--json").stdout)
+    answer = json_of(*asked, "--out", tmp_path / "runs")
     names = {"eft-wait", "eft-wait[theta=0.5]", "eft-wait[theta=0.9]"}
     assert {standing["policy"] for standing in answer["standings"]} == names
     assert load_config(kept).policy == answer["best"]
@@ -148,14 +137,14 @@ def test_policies_have_the_names_that_the_user_gives_them(tmp_path: Path) -> Non
     fine("baseline", "--resume", run, "--no-plots")
     assert runs.read_bytes() == before
     assert "Mine, seed" in fine("why", run, "#0").stdout
-    twice = dagsim(*options, "-a", "Mine=sjf", "-a", "Mine=fifo")
+    twice = invoke(*options, "-a", "Mine=sjf", "-a", "Mine=fifo")
     assert twice.exit_code == 2
     assert "two policies have the name 'Mine'" in twice.output
 
 
 def test_baseline_runs_every_policy_there_is(tmp_path: Path) -> None:
     fine("baseline", *SMALL, "--seeds", 1, "--out", tmp_path, "--no-plots")
-    names = {row["policy"] for row in json.loads(fine("list", "policies", "--json").stdout)}
+    names = {row["policy"] for row in json_of("list", "policies")}
     assert {line.policy for line in run_folder(tmp_path).lines()} == names
 
 
@@ -250,19 +239,19 @@ def test_plot_draws_any_run_of_a_folder(tmp_path: Path) -> None:
     drawn = fine("plot", path, "--run", 1, "--out", tmp_path / "plots").stdout.split()
     assert drawn
     assert all(Path(name).stat().st_size > 1000 for name in drawn)
-    refused = dagsim("plot", path, "--run", 2)
+    refused = invoke("plot", path, "--run", 2)
     assert refused.exit_code == 2
     assert "there is no run 2; finished runs: 2" in refused.stderr
 
 
 @pytest.mark.parametrize("what", ["policies", "placements", "gpus", "workloads", "configs", "readers"])
 def test_every_list_has_rows(what: str) -> None:
-    assert json.loads(fine("list", what, "--json").stdout)
+    assert json_of("list", what)
     assert fine("list", what).stdout.count("\n") > 4
 
 
 def test_workload_info_says_what_jobs_are_like() -> None:
-    answer = json.loads(fine("workload", "info", "heterogeneous-dag", "--json").stdout)
+    answer = json_of("workload", "info", "heterogeneous-dag")
     assert (answer["jobs"], answer["warning"]) == (100, None)
     assert answer["gpu_load"] == pytest.approx(0.9)
     shown = fine("workload", "info", TRACE).stdout
@@ -296,7 +285,7 @@ def test_shipped_configurations_hold() -> None:
 
 @pytest.mark.whole
 def test_every_shipped_configuration_is_listed_and_fine() -> None:
-    names = [row["config"] for row in json.loads(fine("list", "configs", "--json").stdout)]
+    names = [row["config"] for row in json_of("list", "configs")]
     assert {"default", "homogeneous", "large"} <= set(names)
     assert fine("config", "check", *names).stdout.count(": fine") == len(names)
 
@@ -352,7 +341,7 @@ def test_the_schema_has_a_line_for_each_key_so_that_two_changes_can_be_merged() 
     ],
 )
 def test_wrong_input_ends_with_2_and_says_what_is_wrong(arguments: list[str], message: str) -> None:
-    result = dagsim(*arguments)
+    result = invoke(*arguments)
     assert result.exit_code == 2
     assert message in " ".join(result.stderr.split())
     assert "Traceback" not in result.output
@@ -361,7 +350,7 @@ def test_wrong_input_ends_with_2_and_says_what_is_wrong(arguments: list[str], me
 def test_a_policy_that_errs_fails_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "idle_policy.py").write_text("class Idle:\n    def decide(self, view):\n        return ()\n")
     monkeypatch.syspath_prepend(tmp_path)
-    result = dagsim("eval", "--algo", "idle_policy:Idle", *SMALL, "--out", tmp_path / "out")
+    result = invoke("eval", "--algo", "idle_policy:Idle", *SMALL, "--out", tmp_path / "out")
     assert result.exit_code == 1
     assert result.stderr.startswith("error: ")
     folder = run_folder(tmp_path / "out")
@@ -415,7 +404,7 @@ def test_one_trace_has_no_interval_and_says_why(tmp_path: Path) -> None:
     assert "One log is only one sample, so there are no intervals." in shown
     table = fine("replay", "-t", TRACE, "-a", "sjf", "--reference", "fifo", "--out", tmp_path / "b", "--no-plots")
     assert "so there are no intervals and no verdicts" in " ".join(table.stdout.split())
-    refused = dagsim("replay", "-t", TRACE, "-a", "sjf", "--blocks", 5, "--out", tmp_path / "c", "--no-plots")
+    refused = invoke("replay", "-t", TRACE, "-a", "sjf", "--blocks", 5, "--out", tmp_path / "c", "--no-plots")
     assert "needs at least 10,000 jobs" in refused.output
 
 
@@ -426,10 +415,10 @@ def test_a_trace_is_run_once_unless_seeds_or_windows_are_asked_for(tmp_path: Pat
     shown = fine("baseline", "-w", TRACE, "-a", "sjf", *windows, "--out", tmp_path / "two", "--no-plots").stdout
     assert "jobs.csv, windows of 2 jobs, 2 windows" in " ".join(shown.split())
     assert {line.seed for line in run_folder(tmp_path / "two").lines()} == {4_000_000, 4_000_001}
-    refused = dagsim("eval", "-w", TRACE, "--windows", "100x2", "--out", tmp_path / "no", "--no-plots")
+    refused = invoke("eval", "-w", TRACE, "--windows", "100x2", "--out", tmp_path / "no", "--no-plots")
     assert "would overlap" in refused.output
     for text in ("0", "2x", "two"):
-        assert "30x1000" in dagsim("eval", "-w", TRACE, "--windows", text).output
+        assert "30x1000" in invoke("eval", "-w", TRACE, "--windows", text).output
 
 
 @pytest.mark.parametrize(
@@ -460,7 +449,7 @@ def test_a_replay_in_which_no_job_can_run_ends_with_an_error_below_its_result(tm
     options = ["--cluster", tmp_path / "cluster.yaml", "--policy", "fifo", "--no-plots", "--out", tmp_path]
     for jobs, code in (("a,0,900,10", 2), ("a,0,900,10\nb,1,1,10", 0)):
         (tmp_path / "jobs.csv").write_text(f"id,arrival_s,gpus,duration_s\n{jobs}\n")
-        result = dagsim("replay", "--trace", tmp_path / "jobs.csv", *options)
+        result = invoke("replay", "--trace", tmp_path / "jobs.csv", *options)
         assert (result.exit_code, "no job could run" in result.stderr) == (code, code == 2)
         assert "rejected_too_large" in result.stdout
 
@@ -490,7 +479,7 @@ def test_a_log_without_starts_is_not_replayed_as_recorded_without_a_warning(tmp_
 def test_a_check_of_a_configuration_finds_gpus_without_measured_throughputs(tmp_path: Path) -> None:
     lab = tmp_path / "lab.yaml"
     lab.write_text("cluster: {groups: [{name: h, gpu: H100, gpus: 8, count: 2}]}\nworkload: {preset: heterogeneous}\n")
-    result = dagsim("config", "check", lab)
+    result = invoke("config", "check", lab)
     assert result.exit_code == 2
     assert "set runtime.missing=flops" in result.output.replace("\n", " ")
     lab.write_text(lab.read_text() + "runtime: {kind: throughput, missing: flops}\n")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import typer
-from typer.testing import CliRunner
+from support.command_line import invoke
 
 from dagsim.cli import app
 from dagsim.cli.app import ALIASES, GROUPS, SPELLINGS
@@ -33,7 +33,7 @@ def options(command: Any) -> dict[str, Any]:
 
 
 def said(*args: str, code: int = 2, width: int = 200) -> str:
-    ended = CliRunner().invoke(app, list(args), env={"COLUMNS": str(width)})
+    ended = invoke(*args, columns=width)
     assert ended.exit_code == code, ended.output
     return ended.output
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import typer
-from typer.testing import CliRunner
+from support.command_line import fine, invoke
 
 from dagsim.cli import app
 from dagsim.cli.app import ORDER
@@ -81,7 +81,7 @@ def examples() -> list[Any]:
 def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs")
     options = [*shlex.split(SHORTER["eval"]), "--quiet", "--out", str(out)]
-    assert CliRunner().invoke(app, ["eval", "--algo", "sjf", *options]).exit_code == 0
+    fine("eval", "--algo", "sjf", *options)
     return next(out.iterdir())
 
 
@@ -110,7 +110,7 @@ def with_files(line: str, run: Path) -> list[str]:
             Path(name).write_text(texts[name], encoding="utf-8")
         elif name == "cluster.yaml" and "import" not in line:
             shutil.copy(copies["nodes.txt"], "nodes.txt")
-            assert CliRunner().invoke(app, ["site", "import", "nodes.txt", "-o", name]).exit_code == 0
+            fine("site", "import", "nodes.txt", "-o", name)
         elif re.fullmatch(r"results/(20\w+-.*|RUN\w*)", name):
             shutil.copytree(run, name)
         words.append("#0" if name == "1042" else name)
@@ -128,7 +128,7 @@ def test_the_example_of_every_command_runs(
         command = dict(commands())[name]
         assert command.make_context(name, words[len(name.split()) :])
         return
-    ended = CliRunner().invoke(app, words)
+    ended = invoke(*words)
     no_size = name == "plan" and "No size up to the cap" in ended.output  # an answer, which ends with 1
     assert ended.exit_code == int(no_size), ended.output
 
@@ -168,7 +168,7 @@ def test_a_short_option_stands_for_the_same_option_in_every_command() -> None:
 
 def test_help_lists_the_commands_in_the_order_of_use() -> None:
     assert sorted(ORDER) == sorted(COMMANDS.commands)
-    help_ = CliRunner().invoke(app, ["--help"]).output
+    help_ = invoke("--help").output
     places = [re.search(rf"^\W*{name} ", help_, re.MULTILINE) for name in ORDER]
     assert [place.start() for place in places if place] == sorted(place.start() for place in places if place)
     assert None not in places
@@ -176,13 +176,13 @@ def test_help_lists_the_commands_in_the_order_of_use() -> None:
 
 @pytest.mark.parametrize(("option", "key"), [("--mig", "mig"), ("--count-pull", "count_pull")])
 def test_a_readers_key_given_as_an_option_is_told_where_it_belongs(option: str, key: str) -> None:
-    ended = CliRunner().invoke(app, ["replay", option], env={"COLUMNS": "200"})
+    ended = invoke("replay", option, columns=200)
     assert ended.exit_code == 2
     assert f"dagsim replay has no option {option}; a reader takes it as --read {key}=VALUE" in ended.output
 
 
 def test_an_option_of_another_command_names_that_command() -> None:
-    ended = CliRunner().invoke(app, ["eval", "--trace", "log.swf"], env={"COLUMNS": "200"})
+    ended = invoke("eval", "--trace", "log.swf", columns=200)
     assert ended.exit_code == 2
     assert re.search(
         r"has no option --trace; it is an option of dagsim replay, .*dagsim whatif, dagsim plan", ended.output
@@ -192,7 +192,7 @@ def test_an_option_of_another_command_names_that_command() -> None:
 @pytest.mark.parametrize("algo", [["--algo", "rainbow"], ["--set", "train.algorithm.kind=rainbow"]])
 def test_train_keeps_the_settings_of_the_algorithm_or_refuses_them(algo: list[str], tmp_path: Path) -> None:
     setting = ["--set", "train.algorithm.updates=-1"]
-    ended = CliRunner().invoke(app, ["train", *setting, *algo, "--out", str(tmp_path)])
+    ended = invoke("train", *setting, *algo, "--out", tmp_path)
     lost = "would undo --set train.algorithm.updates=-1" in ended.output
     kept = "--set train.algorithm.updates: " in ended.output
     assert (ended.exit_code, lost, kept) == (2, algo[0] == "--set", algo[0] == "--algo"), ended.output
@@ -201,10 +201,10 @@ def test_train_keeps_the_settings_of_the_algorithm_or_refuses_them(algo: list[st
 @pytest.mark.family("formats")
 def test_replay_keeps_what_set_says_of_the_trace(tmp_path: Path) -> None:
     args = ["replay", "--trace", SWF, "--set", "workload.options.limit=1", "--out", str(tmp_path), "--quiet"]
-    assert CliRunner().invoke(app, args).exit_code == 0
+    fine(*args)
     (run,) = tmp_path.iterdir()
     assert "limit: 1\n" in (run / "config.yaml").read_text(encoding="utf-8")
-    ended = CliRunner().invoke(app, [*args, "--set", "workload=sessions"])
+    ended = invoke(*args, "--set", "workload=sessions")
     assert "--set workload=sessions: would undo --trace" in ended.output
 
 
@@ -213,13 +213,13 @@ SWF = str(ROOT / "workloads" / "samples" / "swf" / "sample.swf")
 
 @pytest.mark.family("formats")
 def test_read_takes_every_option_of_reading(tmp_path: Path) -> None:
-    ended = CliRunner().invoke(app, ["replay", "--help"], env={"COLUMNS": "200"})
+    ended = invoke("replay", "--help", columns=200)
     assert all(key in ended.output for key in READ_KEYS)
-    wrong = CliRunner().invoke(app, ["replay", "--trace", SWF, "--read", "time_zone=Mars"])
+    wrong = invoke("replay", "--trace", SWF, "--read", "time_zone=Mars")
     assert wrong.exit_code == 2
     assert "--read: there is no key 'time_zone'; did you mean 'timezone'?" in wrong.output
     for text, what in (("time_scale=x", "a number"), ("=3", "expected KEY=VALUE"), ("mig=7", "true or false")):
-        wrong = CliRunner().invoke(app, ["replay", "--trace", SWF, "--read", text])
+        wrong = invoke("replay", "--trace", SWF, "--read", text)
         assert (wrong.exit_code, what in wrong.output) == (2, True), wrong.output
 
 
@@ -227,8 +227,7 @@ def test_read_takes_every_option_of_reading(tmp_path: Path) -> None:
 def test_a_key_of_read_may_have_dashes_and_a_flag_no_value(tmp_path: Path) -> None:
     log = str(ROOT / "workloads" / "site" / "sacct.txt.gz")
     args = ["replay", "--trace", log, "--algo", "sjf", "--limit", "3", "--out", str(tmp_path), "--quiet"]
-    ended = CliRunner().invoke(app, [*args, "--read", "time-scale=0.5", "--read", "mig"])
-    assert ended.exit_code == 0, ended.output
+    fine(*args, "--read", "time-scale=0.5", "--read", "mig")
     (run,) = tmp_path.iterdir()
     config = (run / "config.yaml").read_text(encoding="utf-8")
     assert "time_scale: 0.5" in config
@@ -237,20 +236,20 @@ def test_a_key_of_read_may_have_dashes_and_a_flag_no_value(tmp_path: Path) -> No
 
 def test_jobs_to_measure_are_set_as_text(tmp_path: Path) -> None:
     args = ["eval", *shlex.split(SHORTER["eval"]), "--out", str(tmp_path), "--quiet"]
-    assert CliRunner().invoke(app, [*args, "--set", "workload.measure=2:-2"]).exit_code == 0
+    fine(*args, "--set", "workload.measure=2:-2")
     (run,) = tmp_path.iterdir()
     assert "measure:\n    - 2\n    - -2\n" in (run / "config.yaml").read_text(encoding="utf-8")
-    wrong = CliRunner().invoke(app, [*args, "--set", "workload.measure=2"])
+    wrong = invoke(*args, "--set", "workload.measure=2")
     assert wrong.exit_code == 2
 
 
 def test_configurations_are_listed_without_long_paths() -> None:
     before = os.getcwd()
-    assert before not in CliRunner().invoke(app, ["list", "configs", "--json"]).output
-    assert before not in CliRunner().invoke(app, ["list", "workloads", "--json"]).output
+    assert before not in invoke("list", "configs", "--json").output
+    assert before not in invoke("list", "workloads", "--json").output
 
 
 def test_the_last_word_of_a_name_finds_a_configuration() -> None:
-    wrong = CliRunner().invoke(app, ["train", "--config", "ppo"])
+    wrong = invoke("train", "--config", "ppo")
     assert wrong.exit_code == 2
     assert "ppo: no such file or configuration; did you mean 'train/ppo'? (dagsim list configs)" in wrong.output

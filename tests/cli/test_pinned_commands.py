@@ -25,10 +25,9 @@ from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.text import Text
+from support.command_line import fine
 from support.pinning import digest, plain
-from typer.testing import CliRunner
 
-from dagsim.cli import app
 from dagsim.families.web.charts import Packer
 
 pytestmark = pytest.mark.whole  # lists and pages name what all families add
@@ -151,8 +150,7 @@ def run(line: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr("sys.argv", ["dagsim", *shlex.split(line)])
     monkeypatch.chdir(home)
     before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
-    done = CliRunner().invoke(app, shlex.split(line))
-    assert done.exit_code == 0, done.output
+    done = fine(*shlex.split(line))
     files = sorted(
         f"{stable_text(str(path.relative_to(home)), home)}: "
         f"{sha256(stable_text(content(path), home).encode()).hexdigest()[:8]}"

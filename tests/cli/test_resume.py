@@ -12,19 +12,15 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from support.command_line import fine, invoke
+from support.process_states import alive, children
 
-from dagsim.cli import app
 from dagsim.experiment.store import Store
 
 ROOT = Path(__file__).parents[2]
 SMALL = ["--set", "cluster.groups=[{name: t4, gpu: T4, gpus: 8}]", "--set", "workload.count=10"]
 TRACE = ROOT / "workloads" / "samples" / "plain" / "jobs.csv"
 SAME = ("config.yaml", "runs.jsonl", "jobs.csv.gz", "tasks.csv.gz", "summary.json")
-
-
-def dagsim(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def begun(*arguments: object) -> subprocess.Popen[str]:
@@ -72,8 +68,8 @@ def test_killed_it_goes_on_to_the_bytes_of_one_that_was_not(tmp_path: Path, name
     folder = folder_in(tmp_path / "killed")
     assert folder.state == "interrupted"
     assert 3 <= len(folder.lines()) < 60
-    assert dagsim(name, "--resume", folder.path, *quiet).exit_code == 0
-    assert dagsim(*COMMANDS[name], *quiet, "--out", tmp_path / "whole").exit_code == 0
+    fine(name, "--resume", folder.path, *quiet)
+    fine(*COMMANDS[name], *quiet, "--out", tmp_path / "whole")
     assert folder.state == "done"
     assert contents(folder.path) == contents(folder_in(tmp_path / "whole").path)
 
@@ -91,7 +87,7 @@ def test_killed_on_ray_it_goes_on_there_to_the_bytes_of_one_that_was_not(tmp_pat
     resumed = begun("baseline", "--resume", folder.path, "--on", "ray", "--quiet", "--no-plots")
     _, errors = resumed.communicate()
     assert resumed.returncode == 0, errors
-    assert dagsim(*arguments, "--workers", 1, "--out", tmp_path / "whole").exit_code == 0
+    fine(*arguments, "--workers", 1, "--out", tmp_path / "whole")
     assert folder.state == "done"
     assert contents(folder.path) == contents(folder_in(tmp_path / "whole").path)
 
@@ -113,8 +109,7 @@ def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
     wait_for_lines(tmp_path, 1)
     workers: list[int] = []
     for _ in range(600):
-        text = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
-        workers = [int(pid) for pid in text.split()]
+        workers = children(process.pid)
         if len(workers) >= 2 and lines_in(tmp_path) > 150:  # well after the start of the workers
             break
         time.sleep(0.05)
@@ -128,20 +123,13 @@ def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
     raise AssertionError("workers live on")
 
 
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 def test_options_that_the_folder_answers_are_refused_beside_resume(tmp_path: Path) -> None:
-    assert dagsim("eval", *SMALL, "--seeds", 1, "--no-plots", "--out", tmp_path).exit_code == 0
+    fine("eval", *SMALL, "--seeds", 1, "--no-plots", "--out", tmp_path)
     path = folder_in(tmp_path).path
-    result = dagsim("eval", "--resume", path, "--policy", "sjf", "--seeds", 3)
+    result = invoke("eval", "--resume", path, "--policy", "sjf", "--seeds", 3)
     assert result.exit_code == 2
     assert "leave out --policy, --seeds" in result.stderr
-    result = dagsim("baseline", "--resume", path)
+    result = invoke("baseline", "--resume", path)
     assert result.exit_code == 2
     assert f"was created by dagsim eval; to continue it, run dagsim eval --resume {path}" in result.stderr
 
@@ -177,12 +165,12 @@ def failing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("failing")
 def test_a_policy_that_raises_is_named_without_a_traceback(tmp_path: Path) -> None:
-    result = dagsim("eval", "--algo", "failing_policies:Dies", *SMALL, "--out", tmp_path / "out")
+    result = invoke("eval", "--algo", "failing_policies:Dies", *SMALL, "--out", tmp_path / "out")
     assert result.exit_code == 1
     assert "policy 'failing_policies:Dies' raised ZeroDivisionError: no luck today (" in result.stderr
     assert "failing_policies.py:12 in decide)" in result.stderr
     assert len(result.stderr.splitlines()) == 1
-    result = dagsim("eval", "--algo", "failing_policies:NeverMade", *SMALL, "--out", tmp_path / "out")
+    result = invoke("eval", "--algo", "failing_policies:NeverMade", *SMALL, "--out", tmp_path / "out")
     assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
     assert "raised RuntimeError: not made" in result.stderr
 
@@ -190,7 +178,7 @@ def test_a_policy_that_raises_is_named_without_a_traceback(tmp_path: Path) -> No
 @pytest.mark.usefixtures("failing")
 def test_a_traceback_is_shown_on_demand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DAGSIM_DEBUG", "1")
-    result = dagsim("eval", "--algo", "failing_policies:Dies", *SMALL, "--out", tmp_path / "out")
+    result = invoke("eval", "--algo", "failing_policies:Dies", *SMALL, "--out", tmp_path / "out")
     assert "Traceback" in result.stderr
     assert 'raise ZeroDivisionError("no luck today")' in result.stderr
 
@@ -199,7 +187,7 @@ def test_a_traceback_is_shown_on_demand(tmp_path: Path, monkeypatch: pytest.Monk
 def test_baseline_reports_the_policies_that_fail_and_goes_on(tmp_path: Path) -> None:
     chosen = ["-a", "sjf", "-a", "failing_policies:Dies", "-a", "failing_policies:NeverMade", "-a", "heft"]
     command = ["baseline", *chosen, *SMALL, "--seeds", 2, "--out", tmp_path / "out", "--no-plots"]
-    result = dagsim(*command, "--json")
+    result = invoke(*command, "--json")
     assert result.exit_code == 1
     answer = json.loads(result.stdout)
     assert {row["policy"] for row in answer["standings"]} == {"fifo", "sjf", "heft"}
@@ -209,5 +197,5 @@ def test_baseline_reports_the_policies_that_fail_and_goes_on(tmp_path: Path) -> 
     ]
     assert answer["state"] == "failed"
     assert "failed: failing_policies:Dies, seed 0: " in result.stderr
-    table = dagsim("baseline", "--resume", answer["run"])
+    table = invoke("baseline", "--resume", answer["run"])
     assert (table.exit_code, "heft" in table.stdout, "failed" in table.stdout) == (1, True, True)

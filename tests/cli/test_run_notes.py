@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from support.command_line import fine
 
 from dagsim import simulate
-from dagsim.cli import app
 
 AGENT = f'ppo[checkpoint="{Path(__file__).parents[2]}/dagsim/families/learning/independent-0.9.pt"]'
 NODES = ("a100-40", "A100-40", 1), ("v100-16", "V100-16", 1), ("t4", "T4", 2)
@@ -37,8 +36,7 @@ def groups(times: int) -> str:
 
 def run(folder: Path, command: str, *options: str) -> str:
     kept = ["--out", str(folder)] if command == "eval" else []
-    ended = CliRunner().invoke(app, [command, *options, *kept])
-    assert ended.exit_code == 0, ended.output
+    ended = fine(command, *options, *kept)
     return " ".join((ended.stdout if "--json" in options else ended.output).split())
 
 
@@ -96,11 +94,7 @@ def test_nodes_that_fail_faster_than_jobs_run_are_warned_about(tmp_path: Path) -
 def test_jobs_for_gpu_types_that_the_cluster_lacks_are_warned_about(tmp_path: Path) -> None:
     log = tmp_path / "log.csv"
     log.write_text("id,arrival_s,gpus,duration_s,gpu_type\na,0,1,10,X900\nb,1,1,10,T4\n")
-    ended = CliRunner().invoke(
-        app,
-        ["replay", "--trace", str(log), "--cluster", "sized", "--algo", "sjf", "--out", str(tmp_path), "--no-plots"],
-    )
-    assert ended.exit_code == 0, ended.output
+    ended = fine("replay", "--trace", log, "--cluster", "sized", "--algo", "sjf", "--out", tmp_path, "--no-plots")
     output = " ".join(ended.output.split())
     assert output.startswith(
         "warning: 1 of 2 jobs (50%, 50% of the GPU-hours) ran in the log but can never run here: "

@@ -16,10 +16,9 @@ from pathlib import Path
 import make_pages
 import pytest
 import yaml
+from support.command_line import fine
 from support.sources import WHOLE, trees
-from typer.testing import CliRunner
 
-from dagsim.cli import app
 from dagsim.cli.options import READ_KEYS
 from dagsim.config.schema import load_config
 from dagsim.experiment.simulate import run_policy
@@ -328,8 +327,7 @@ def commands(*names: str) -> list[str]:
 def test_every_command_on_traces_runs(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "workloads").symlink_to(ROOT / "workloads")
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, shlex.split(command)[1:])
-    assert result.exit_code == 0, result.output
+    fine(*shlex.split(command)[1:])
 
 
 @pytest.mark.family("kubernetes", "slurm")
@@ -337,8 +335,7 @@ def test_every_command_on_traces_runs(command: str, tmp_path: Path, monkeypatch:
 def test_every_command_on_schedulers_runs(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "workloads").symlink_to(ROOT / "workloads")
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, [*shlex.split(command)[1:], "--limit", "150"])
-    assert result.exit_code == 0, result.output
+    result = fine(*shlex.split(command)[1:], "--limit", "150")
     assert "observed and simulated waits" in result.output
 
 

@@ -9,9 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
-
-from dagsim.cli import app
+from support.command_line import invoke
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,7 +38,7 @@ def run(command: str, code: int = 0) -> str:
         for pattern in shlex.split(command)[1:]
         for word in (sorted(map(str, Path().glob(pattern))) if "*" in pattern else [pattern])
     ]
-    result = CliRunner().invoke(app, words)
+    result = invoke(*words)
     assert result.exit_code == code, f"{command}\n{result.output}{result.exception!r}"
     return result.output
 

@@ -6,15 +6,7 @@ import json
 from hashlib import sha256
 from pathlib import Path
 
-from typer.testing import CliRunner, Result
-
-from dagsim.cli import app
-
 SMALL = ("--set", "workload.count=12", "--seeds", "1", "--no-plots")
-
-
-def dagsim(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def folder_in(root: Path) -> Path:

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from support.command_line import fine, invoke, json_of
 
 import dagsim
 from dagsim import Job, Synthetic, Task, simulate
-from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.config.yaml import Setting
 from dagsim.errors import DagsimError, InputError, RunFolderError
@@ -24,12 +23,6 @@ from dagsim.systems.cluster.policies import POLICIES
 from dagsim.workload.presets import PRESETS
 
 CLUSTER = "cluster:\n  groups: [{name: t4, gpu: T4, gpus: 4, count: 2}]\n"
-
-
-def command(*arguments: object) -> Result:
-    ended = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert ended.exit_code == 0, ended.output
-    return ended
 
 
 @pytest.fixture
@@ -80,7 +73,7 @@ def test_replay_gives_the_metrics_of_the_command(log: Path, tmp_path: Path, clus
         Path(cluster).write_text(CLUSTER)
     outcome = dagsim.replay(log, "sjf", cluster, settings=["seed=3"])
     options = () if cluster is None else ("--cluster", cluster)
-    command("replay", "--trace", log, "--algo", "sjf", "--seed", 3, *options, "--no-plots", "-q", "-o", tmp_path / "r")
+    fine("replay", "--trace", log, "--algo", "sjf", "--seed", 3, *options, "--no-plots", "-q", "-o", tmp_path / "r")
     (line,) = lines_in(tmp_path / "r")
     metrics = {name: value for name, value in outcome.summary.to_dict().items() if name != "decision_time_us"}
     assert metrics == line["metrics"]
@@ -118,9 +111,9 @@ def test_replay_refuses_windows(log: Path) -> None:
 
 
 def test_compare_gives_the_standings_of_the_command(tmp_path: Path) -> None:
-    command("baseline", "--algo", "sjf", "--seeds", 5, "--set", "workload.count=20", "--no-plots", "-q", "-o", tmp_path)
+    fine("baseline", "--algo", "sjf", "--seeds", 5, "--set", "workload.count=20", "--no-plots", "-q", "-o", tmp_path)
     (run,) = tmp_path.iterdir()
-    answer = json.loads(command("compare", run, "--json").stdout)
+    answer = json_of("compare", run)
     assert [result.to_dict() for result in dagsim.compare(run)] == answer["standings"]
     (run / "runs.jsonl").write_bytes(b"".join((run / "runs.jsonl").read_bytes().splitlines(keepends=True)[:4]))
     with pytest.raises(RunFolderError, match="contains only 4 of 10 runs"):
@@ -131,7 +124,7 @@ def test_plan_gives_the_answer_of_the_command(log: Path, tmp_path: Path) -> None
     own = tmp_path / "own.yaml"
     own.write_text(CLUSTER)
     arguments = ("--trace", log, "--cluster", own, "--target", "wait_s.mean<900", "--types", "T4", "--most", 128)
-    answer = json.loads(command("plan", *arguments, "--json", "-o", tmp_path / "command").stdout)
+    answer = json.loads(fine("plan", *arguments, "--json", "-o", tmp_path / "command").stdout)
     planned = dagsim.plan(log, "wait_s.mean<900", ["T4"], cluster=str(own), most_gpus=128, out=tmp_path / "python")
     best = planned.search.best
     assert best is not None
@@ -161,7 +154,7 @@ def test_bad_input_gives_the_message_of_the_command(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DagsimError) as caught:
         call(log)
-    ended = CliRunner().invoke(app, words.replace("LOG", str(log)).split())
+    ended = invoke(*words.replace("LOG", str(log)).split())
     assert ended.exit_code == 2, ended.output
     assert ended.stderr.strip() == f"error: {caught.value}"
     assert ended.stdout == ""

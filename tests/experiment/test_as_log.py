@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from support.command_line import fine, invoke
 
-from dagsim.cli import app
 from dagsim.experiment.store import Store
 from dagsim.model import Kind
 
@@ -23,9 +22,7 @@ CLUSTER = "cluster:\n  groups:\n  - {name: big, count: 3, gpu: V100-16, gpus: 8,
 
 
 def run(*options: str) -> str:
-    ended = CliRunner().invoke(app, [*options])
-    assert ended.exit_code == 0, ended.output
-    return ended.output
+    return fine(*options).output
 
 
 def spans(folder: Path) -> list[tuple[str, float, float]]:
@@ -79,7 +76,7 @@ def test_what_is_no_log_is_said(tmp_path: Path) -> None:
         (["--to-format", "sacct"], "cannot be written as sacct"),
         ([], "a run can only be written as batsim"),
     ):
-        ended = CliRunner().invoke(app, ["trace", "convert", str(folder), str(tmp_path / "x.txt"), *options])
+        ended = invoke("trace", "convert", folder, tmp_path / "x.txt", *options)
         assert ended.exit_code == 2
         assert text in " ".join(ended.output.split())
 

@@ -10,23 +10,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
+from support.command_line import fine, invoke
 
-from dagsim.cli import app
 from dagsim.experiment import executors
 from dagsim.metrics import to_csv
 
 SMALL = ("--set", "workload.count=10", "--no-plots", "-q")
 
 
-def dagsim(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
 @pytest.fixture(scope="module")
 def undamaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("undamaged")
-    assert dagsim("baseline", "--algo", "sjf", "--seeds", "4", *SMALL, "-o", folder).exit_code == 0
+    fine("baseline", "--algo", "sjf", "--seeds", "4", *SMALL, "-o", folder)
     (path,) = folder.iterdir()
     return path
 
@@ -42,7 +37,7 @@ def test_a_damaged_line_is_an_error_that_names_it(run: Path, damage: bytes, comm
     path = run / "runs.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(lines[0] + damage + b"".join(lines[1:]))
-    ended = dagsim(*command, run)
+    ended = invoke(*command, run)
     assert ended.exit_code == 2, ended.output
     assert "runs.jsonl:2: damaged" in ended.stderr
 
@@ -52,7 +47,7 @@ def test_a_damaged_line_is_an_error_that_names_it(run: Path, damage: bytes, comm
 @pytest.mark.parametrize("command", ["compare", "report"])
 def test_json_without_end_is_an_error_that_names_the_file(run: Path, name: str, text: str, command: str) -> None:
     (run / name).write_text(text + "\n")
-    ended = dagsim(command, run)
+    ended = invoke(command, run)
     assert ended.exit_code == 2, ended.exception
     assert name in ended.stderr
 
@@ -63,17 +58,17 @@ def test_a_line_whose_seed_or_policy_is_something_else_is_an_error(run: Path, ol
     text = path.read_text()
     assert re.search(old, text)
     path.write_text(re.sub(old, new, text))
-    ended = dagsim("compare", run)
+    ended = invoke("compare", run)
     assert ended.exit_code == 2, ended.exception
     assert ": damaged: " in ended.stderr
 
 
 @pytest.mark.parametrize("command", ["compare", "report"])
 def test_a_truncated_folder_says_how_many_runs_are_there(run: Path, command: str) -> None:
-    assert "contains only" not in dagsim(command, run).stderr
+    assert "contains only" not in invoke(command, run).stderr
     path = run / "runs.jsonl"
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:6]))
-    ended = dagsim(command, run)
+    ended = invoke(command, run)
     text = ended.stderr if command == "compare" else (run / "report.html").read_text()
     assert "contains only 6 of 8 runs" in text
 
@@ -81,14 +76,14 @@ def test_a_truncated_folder_says_how_many_runs_are_there(run: Path, command: str
 def test_a_truncated_sweep_says_how_many_runs_are_there(tmp_path: Path) -> None:
     grid = tmp_path / "grid.yaml"
     grid.write_text("set: {workload.count: 5}\nover: {policy: [fifo, sjf]}\nseeds: 5\n")
-    assert dagsim("sweep", grid, "-q", "-o", tmp_path).exit_code == 0
+    fine("sweep", grid, "-q", "-o", tmp_path)
     path = tmp_path / "sweep-grid" / "runs.jsonl"
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:7]))
-    assert "contains only 7 of 10 runs" in dagsim("compare", tmp_path / "sweep-grid").stderr
+    assert "contains only 7 of 10 runs" in invoke("compare", tmp_path / "sweep-grid").stderr
 
 
 def test_a_comparison_is_written_to_the_same_bytes_again(run: Path, tmp_path: Path) -> None:
-    assert dagsim("baseline", "--config", run, "--algo", "sjf", "--no-plots", "-q", "-o", tmp_path / "b").exit_code == 0
+    fine("baseline", "--config", run, "--algo", "sjf", "--no-plots", "-q", "-o", tmp_path / "b")
     (again,) = (tmp_path / "b").iterdir()
     assert (again / "comparison.csv").read_bytes() == (run / "comparison.csv").read_bytes()
 
@@ -111,13 +106,12 @@ def test_a_sweep_that_was_killed_before_it_had_its_name_leaves_no_folder(
 
     with monkeypatch.context() as patch:
         patch.setattr("dagsim.experiment.store.rename_free", killed)
-        dagsim("sweep", tmp_path / "grid.yaml", "-q", "-o", tmp_path / "out")
+        invoke("sweep", tmp_path / "grid.yaml", "-q", "-o", tmp_path / "out")
     assert not (tmp_path / "out" / "sweep-grid").exists()
-    again = dagsim("sweep", tmp_path / "grid.yaml", "-q", "-o", tmp_path / "out")
-    assert again.exit_code == 0, again.output
+    fine("sweep", tmp_path / "grid.yaml", "-q", "-o", tmp_path / "out")
     status = json.loads((tmp_path / "out" / "sweep-grid" / "status.json").read_text())
     assert status["state"] == "done"
-    assert dagsim("sweep", tmp_path / "out" / "sweep-grid", "-q").exit_code == 0
+    fine("sweep", tmp_path / "out" / "sweep-grid", "-q")
 
 
 @pytest.mark.parametrize(
@@ -141,7 +135,7 @@ def test_a_schedule_that_was_edited_is_refused(
     rows[name] = value
     np.save(path, rows)
     first, *options = command
-    result = dagsim(first, run, *options)
+    result = invoke(first, run, *options)
     assert result.exit_code == 2
     assert "not a schedule from a simulation of this cluster (" in result.stderr
     assert message in result.stderr
@@ -162,9 +156,9 @@ def test_a_run_whose_metric_fails_goes_on_from_its_log(tmp_path: Path, monkeypat
     (tmp_path / "own.py").write_text(METRIC)
     arguments = ("eval", "--policy", "sjf", *SMALL, "--seeds", "2", "--workers", "1", "--set")
     arguments = (*arguments, f"metrics=['{tmp_path / 'own.py'}:Fragile']", "-o")
-    assert dagsim(*arguments, tmp_path / "whole").exit_code == 0
+    fine(*arguments, tmp_path / "whole")
     monkeypatch.setenv("FRAGILE", "1")
-    result = dagsim(*arguments, tmp_path / "failed")
+    result = invoke(*arguments, tmp_path / "failed")
     (folder,) = (tmp_path / "failed").iterdir()
     assert result.exit_code == 2
     assert "ValueError: no value today" in result.stderr
@@ -177,7 +171,7 @@ def test_a_run_whose_metric_fails_goes_on_from_its_log(tmp_path: Path, monkeypat
     monkeypatch.setattr(
         executors, "play_policy", lambda *cell, **more: simulated.append(cell[2]) or real(*cell, **more)
     )
-    assert dagsim("eval", "--resume", folder, "-q", "--no-plots", "--workers", "1").exit_code == 0
+    fine("eval", "--resume", folder, "-q", "--no-plots", "--workers", "1")
     (whole,) = (tmp_path / "whole").iterdir()
     seeds = json.loads((whole / "manifest.json").read_text())["seeds"]
     assert simulated == seeds[1:]
@@ -203,6 +197,6 @@ def test_a_manifest_that_was_edited_is_an_error_that_names_the_key(
 ) -> None:
     path = run / "manifest.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
-    result = dagsim(*command, run)
+    result = invoke(*command, run)
     assert result.exit_code == 2
     assert f"manifest.json: {message}" in result.stderr

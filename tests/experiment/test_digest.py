@@ -9,10 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from support.command_line import fine, invoke
 
 import dagsim
-from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.experiment import provenance
 from dagsim.experiment.cell import Cell
@@ -115,14 +114,13 @@ def test_run_folders_of_other_code_cannot_be_continued(command: str, recorded: s
             "train.warm_start=null",
         ],
     }[command]
-    done = CliRunner().invoke(app, [*first, "-o", str(tmp_path / "runs")])
-    assert done.exit_code == 0, done.output
+    fine(*first, "-o", tmp_path / "runs")
     (folder,) = [path for path in (tmp_path / "runs").iterdir() if (path / "manifest.json").exists()]
     facts = json.loads((folder / "manifest.json").read_text())
     facts.pop("code_sha256")
     (folder / "manifest.json").write_text(json.dumps(facts | ({"code_sha256": recorded} if recorded else {})))
     again = [*first, "-o", str(tmp_path / "runs")] if command == "sweep" else [command, "--resume", str(folder)]
-    refused = CliRunner().invoke(app, again)
+    refused = invoke(*again)
     assert refused.exit_code == 2
     assert "code" in refused.stderr
 

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from support.command_line import fine
 
-from dagsim.cli import app
 from dagsim.errors import ConfigError, SimulationError, UnknownName
 from dagsim.experiment import on_slurm
 from dagsim.experiment.cell import Cell
@@ -40,8 +39,7 @@ def _collected(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def tables(root: Path, on: str) -> dict[str, bytes]:
     command = ["baseline", "--algo", "sjf", "--algo", "fifo", *SMALL, "--on", on, "-o", str(root)]
-    ended = CliRunner().invoke(app, command)
-    assert ended.exit_code == 0, ended.output
+    fine(*command)
     (run,) = root.iterdir()
     return {name: (run / name).read_bytes() for name in ("runs.jsonl", "summary.json")}
 

@@ -9,10 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from support.command_line import invoke
 from support.runs import kept
-from typer.testing import CliRunner
 
-from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.experiment.carry_out import RunProgress
 from dagsim.experiment.run_store import RunStore
@@ -84,13 +83,13 @@ def test_a_long_run_names_the_faster_engine_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ["--set", "workload.count=10", "--algo", "sjf", "--no-plots", "-o", str(tmp_path)]
-    assert "compiled engine gives" not in CliRunner().invoke(app, ["eval", "--seeds", "3", *options]).stderr
+    assert "compiled engine gives" not in invoke("eval", "--seeds", "3", *options).stderr
     monkeypatch.setattr("dagsim.families.compiled.choice.LONG_S", 0.0)
     monkeypatch.setattr("dagsim.families.compiled.choice.is_installed", lambda: False)
-    ended = CliRunner().invoke(app, ["eval", "--seeds", "3", *options])
+    ended = invoke("eval", "--seeds", "3", *options)
     assert ended.stderr.count("The compiled engine gives the same results") == 1
     assert "pip install -e '.[fast]'" in " ".join(ended.stderr.split())
-    assert "gives the same" not in CliRunner().invoke(app, ["eval", "--seeds", "3", "-q", *options]).stderr
+    assert "gives the same" not in invoke("eval", "--seeds", "3", "-q", *options).stderr
 
 
 def test_a_piped_command_names_the_faster_engine_once_and_not_beside_json(tmp_path: Path) -> None:

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from typer.testing import CliRunner
+from support.command_line import invoke, json_of
 
-from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, InputError, RunFolderError, SimulationError, UnknownName
 from dagsim.experiment import cell as cells_module
@@ -450,13 +449,13 @@ def test_each_cell_of_an_axis_base_has_a_configuration_of_its_own(tmp_path: Path
 def test_a_dry_run_lists_the_cells_and_runs_none(tmp_path: Path) -> None:
     cells = cells_of(described(tmp_path))
     command = ["sweep", str(tmp_path / "small.yaml"), "--dry-run", "-o", str(tmp_path / "runs")]
-    text = CliRunner().invoke(app, command).output
+    text = invoke(*command).output
     assert text.splitlines()[-1] == "8 cells"
-    listed = json.loads(CliRunner().invoke(app, [*command, "--json"]).output)
+    listed = json_of(*command)
     assert [(row["cell"], row["what"], row["seed"]) for row in listed] == [
         (cell.id, cell.label, cell.seed) for cell in cells
     ]
-    assert CliRunner().invoke(app, [*command, "--quiet"]).output == ""
+    assert invoke(*command, "--quiet").output == ""
     assert not (tmp_path / "runs").exists()
 
 
@@ -468,6 +467,6 @@ def test_only_the_runs_of_a_grid_carry_the_id_of_their_cell(tmp_path: Path) -> N
 
 def test_a_misspelt_key_of_a_sweep_is_named_once(tmp_path: Path) -> None:
     (tmp_path / "sweep.yaml").write_text("base: default\nover:\n  workload.laod: [0.5, 0.7]\n", encoding="utf-8")
-    shown = CliRunner().invoke(app, ["sweep", str(tmp_path / "sweep.yaml"), "--out", str(tmp_path)])
+    shown = invoke("sweep", tmp_path / "sweep.yaml", "--out", tmp_path)
     said = " ".join(shown.output.split())
     assert "sweep.yaml:3:18: over.workload.laod: there is no such key; did you mean 'load'?" in said

@@ -5,18 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
-
-from dagsim.cli import app
+from support.command_line import fine
 
 SMALL = ["--set", "workload.count=8", "--seeds", "2", "--no-plots", "--quiet", "--workers", "1"]
 GRID = "seeds: 1\nset: {workload.count: 5}\nover: {policy: [fifo, sjf]}\n"
 
 
 def succeeded(*words: str) -> str:
-    done = CliRunner().invoke(app, list(words))
-    assert done.exit_code == 0, done.output
-    return done.output
+    return fine(*words).output
 
 
 def test_schedulers_run_and_are_compared(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 import typer
 from pydantic import TypeAdapter
+from support.command_line import fine, invoke
 from support.sources import PACKAGE, trees
 from typer.testing import CliRunner
 
@@ -166,13 +168,8 @@ def test_the_recorded_names_are_those_of_the_families() -> None:
     assert {name: recorded.get(name) for name in present} == present, "run scripts/make_families.py"
 
 
-@pytest.fixture
-def without_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    rest = {name: one for name, one in families().items() if name not in ("bounds", "benchmark")}
-    monkeypatch.setattr(family, "families", lambda: rest)
-
-
-def test_a_name_of_a_missing_family_is_refused_with_its_family(without_bounds: None) -> None:
+def test_a_name_of_a_missing_family_is_refused_with_its_family(without_families: Callable[..., None]) -> None:
+    without_families("bounds", "benchmark")
     with pytest.raises(UnknownName, match="'bound' belongs to the family bounds, which this installation lacks"):
         refuse_missing("commands", "bound")
     with pytest.raises(UnknownName, match="belongs to the family bounds"):
@@ -181,22 +178,21 @@ def test_a_name_of_a_missing_family_is_refused_with_its_family(without_bounds: N
     refuse_missing("policies", "gavel")
 
 
-def test_an_unknown_policy_of_a_missing_family_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(family, "families", lambda: {})
-    monkeypatch.setitem(POLICIES.__dict__, "_entries", {})
+def test_an_unknown_policy_of_a_missing_family_names_it(without_families: Callable[..., None]) -> None:
+    without_families(*families(), registries=(POLICIES,))
     with pytest.raises(UnknownName, match="'gavel' belongs to the family gavel"):
         POLICIES.create("gavel[policy=fifo]")
 
 
-def test_a_key_of_a_missing_family_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(family, "families", lambda: {})
+def test_a_key_of_a_missing_family_names_it(without_families: Callable[..., None]) -> None:
+    without_families(*families())
     with pytest.raises(ValueError, match=r"the key 'queues\.kueue' belongs to the family kubernetes"):
         TypeAdapter(QueueTree).validate_python({"kueue": {}})
     assert TypeAdapter(QueueTree).validate_python({}).kueue is None
 
 
-def test_a_command_below_another_of_a_missing_family_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(family, "families", lambda: {})
+def test_a_command_below_another_of_a_missing_family_names_it(without_families: Callable[..., None]) -> None:
+    without_families(*families())
     root, trace = typer.Typer(cls=CommandGroup), typer.Typer(cls=CommandGroup)
     trace.command("info")(lambda: None)
     root.add_typer(trace, name="trace")
@@ -217,7 +213,7 @@ def test_a_family_whose_needs_are_missing_is_left_out(tmp_path: Path, monkeypatc
 
 
 def test_a_command_that_nobody_has_is_refused_as_before() -> None:
-    assert "there is no command 'bounds'" in CliRunner().invoke(app, ["bounds"]).output
+    assert "there is no command 'bounds'" in invoke("bounds").output
 
 
 def test_each_family_adds_the_commands_that_it_declares() -> None:
@@ -235,9 +231,8 @@ def test_each_family_adds_the_commands_that_it_declares() -> None:
 
 def test_a_command_of_a_new_family_stands_after_those_that_the_core_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.import_module("dagsim.cli.app"), "ORDER", ("list", "eval"))  # all others are new
-    result = CliRunner().invoke(app, ["--help"])
-    assert result.exit_code == 0, result.output
-    assert "there is no command" in CliRunner().invoke(app, ["wrong"]).output
+    fine("--help")
+    assert "there is no command" in invoke("wrong").output
 
 
 def test_names_of_a_family_are_unique() -> None:

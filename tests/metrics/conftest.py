@@ -2,91 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from support.drawn_schedules import schedule_of, shared_gpus  # noqa: F401  fixtures
+from support.written_schedules import ScheduleWriter
 
-from dagsim.model import Cluster, JobFacts, Kind, RejectReason
-from dagsim.model.log import LogRow, Schedule, ScheduleLog
-
-
-class Plan:
-    """A schedule written down by hand: what happened, in any order; the log sorts it by time."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self.jobs: list[JobFacts] = []
-        self.rows: list[LogRow] = []
-        self.runs = 0
-
-    def job(
-        self, arrival_s: float = 0.0, *, ideal_s: float = 1.0, completed_s: float | None = None, **facts: Any
-    ) -> int:
-        """A job that arrives, and completes if a time is given."""
-        number = len(self.jobs)
-        defaults: dict[str, Any] = {
-            "id": f"job{number}",
-            "priority": 0.0,
-            "tenant": "",
-            "deadline_s": None,
-            "weight": 1.0,
-            "ideal_gpu_s": ideal_s,
-            "gpus": 1.0,
-            "tasks": ("train", "test"),
-        }
-        self.jobs.append(JobFacts(arrival_s=arrival_s, ideal_s=ideal_s, **{**defaults, **facts}))
-        self.row(Kind.ARRIVED, arrival_s, number)
-        if completed_s is not None:
-            self.row(Kind.COMPLETED, completed_s, number)
-        return number
-
-    def reject(self, job: int, time_s: float, reason: RejectReason) -> None:
-        self.row(Kind.REJECTED, time_s, job, value=float(reason))
-
-    def run(
-        self,
-        job: int,
-        start_s: float,
-        end_s: float | None,
-        on: Mapping[int, Iterable[int]] | None = None,
-        *,
-        task: int = 0,
-        held: float | None = None,
-        outcome: Kind = Kind.FINISHED,
-        computing_s: float | None = None,
-    ) -> int:
-        """A run that holds GPUs on nodes, ``{node: GPUs}``; it still runs if it has no end."""
-        run, self.runs = self.runs, self.runs + 1
-        for node, gpus in (on if on is not None else {0: (0,)}).items():
-            mask = sum(1 << gpu for gpu in gpus)
-            value = float(mask.bit_count()) if held is None else held
-            for kind, time_s in ((Kind.STARTED, start_s), (Kind.COMPUTING, computing_s), (outcome, end_s)):
-                if time_s is not None:
-                    self.rows.append((kind, time_s, job, task, run, node, 1, mask, value))
-        return run
-
-    def down(self, node: int, start_s: float, end_s: float | None = None) -> None:
-        self.row(Kind.DOWN, start_s, node=node)
-        if end_s is not None:
-            self.row(Kind.UP, end_s, node=node)
-
-    def row(self, kind: Kind, time_s: float, job: int = -1, *, node: int = -1, value: float = 0.0) -> None:
-        self.rows.append((kind, time_s, job, -1, -1, node, 0, 0, value))
-
-    def schedule(self, **rest: Any) -> Schedule:
-        log = ScheduleLog()
-        last = {Kind.COMPLETED: 1, Kind.REJECTED: 1}  # written before the runs by ``job``, but the end of them
-        for row in sorted(self.rows, key=lambda row: (row[1], last.get(Kind(row[0]), 0))):
-            log.append(row)
-        return Schedule(self.cluster, self.jobs, log, **rest)
+from dagsim.model import Cluster, JobFacts, Kind
+from dagsim.model.log import Record, Schedule
 
 
 @pytest.fixture(scope="session")
-def plan_of() -> type[Plan]:
-    return Plan
+def plan_of() -> type[ScheduleWriter]:
+    return ScheduleWriter
 
 
 @pytest.fixture(scope="session")
@@ -110,18 +39,22 @@ def _random_schedule(seed: int, steps: int = 60, *, finish: bool = False) -> Sch
     running: dict[int, tuple[int, int, dict[int, tuple[list[int], float]]]] = {}
     now, runs = 0.0, 0
 
+    def held_on(kind: Kind, job: int, task: int, run: int, node: int, gpus: list[int], share: float) -> Record:
+        mask = sum(1 << gpu for gpu in gpus)
+        return Record(kind, now, job, task, run, node, instances=1, gpus=mask, value=share * len(gpus))
+
     def end(run: int, kind: Kind) -> None:
         job, task, held = running.pop(run)
         for node, (gpus, share) in held.items():
             for gpu in gpus:
                 free[node][gpu] += share
-            append((kind, now, job, task, run, node, 1, sum(1 << gpu for gpu in gpus), share * len(gpus)))
+            append(held_on(kind, job, task, run, node, gpus, share))
         if kind != Kind.FINISHED:
             waiting.append((job, task))
             return
         left[job] -= 1
         if not left[job]:
-            append((Kind.COMPLETED, now, job, -1, -1, -1, 0, 0, 0.0))
+            append(Record(Kind.COMPLETED, now, job))
 
     def arrive() -> None:
         job, tasks = len(schedule.jobs), int(rng.integers(1, 3))
@@ -131,9 +64,9 @@ def _random_schedule(seed: int, steps: int = 60, *, finish: bool = False) -> Sch
         names = tuple(f"task{index}" for index in range(tasks))
         facts = JobFacts(f"job{job}", now, priority, tenant, deadline_s, weight, ideal_s, ideal_s, 1.0, names)
         schedule.arrived(facts)
-        append((Kind.ARRIVED, now, job, -1, -1, -1, 0, 0, 0.0))
+        append(Record(Kind.ARRIVED, now, job))
         if rng.random() < 0.1:
-            append((Kind.REJECTED, now, job, -1, -1, -1, 0, 0, float(rng.integers(1, 4))))
+            append(Record(Kind.REJECTED, now, job, value=float(rng.integers(1, 4))))
             return
         left[job] = tasks
         waiting.extend((job, task) for task in range(tasks))
@@ -153,11 +86,11 @@ def _random_schedule(seed: int, steps: int = 60, *, finish: bool = False) -> Sch
         for node, (gpus, share) in held.items():
             for gpu in gpus:
                 free[node][gpu] -= share
-            append((Kind.STARTED, now, job, task, runs, node, 1, sum(1 << gpu for gpu in gpus), share * len(gpus)))
+            append(held_on(Kind.STARTED, job, task, runs, node, gpus, share))
         runs += 1
 
     def toggle(node: int) -> None:
-        append((Kind.DOWN if up[node] else Kind.UP, now, -1, -1, -1, node, 0, 0, 0.0))
+        append(Record(Kind.DOWN if up[node] else Kind.UP, now, node=node))
         up[node] = not up[node]
         for run in [run for run, (_, _, held) in running.items() if node in held and not up[node]]:
             end(run, Kind.FAILED)

@@ -20,9 +20,8 @@ from statistics import fmean, median
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from support.command_line import fine
 
-from dagsim.cli import app
 from dagsim.metrics import glossary, jobs_table, runs_table, summarize, to_csv
 from dagsim.model import Cluster, Edge, Job, Node, Task, TaskGraph, gpu_type
 from dagsim.systems.cluster import ClusterKernel
@@ -541,8 +540,7 @@ def test_every_metric_of_a_run_folder_is_what_its_definition_says(tmp_path, monk
     Path("outages.csv").write_text("node,start_s,end_s\n" + "".join(f"{a},{b},{c}\n" for a, b, c in OUTAGES))
     jobs = made(seed)
     write_jobs(Path("jobs.jsonl"), jobs)
-    ended = CliRunner().invoke(app, ["eval", "--config", "config.yaml", "--algo", policy, "--out", "out", "--no-plots"])
-    assert ended.exit_code == 0, ended.output
+    fine("eval", "--config", "config.yaml", "--algo", policy, "--out", "out", "--no-plots")
     [folder] = Path("out").iterdir()
     run = json.loads((folder / "runs.jsonl").read_text())
     timing = json.loads((folder / "timing.jsonl").read_text())
@@ -589,8 +587,7 @@ def test_every_metric_of_a_cluster_whose_nodes_are_powered_on_demand_is_what_its
     jobs[3] = replace(jobs[3], deadline_s=jobs[3].arrival_s + 500)
     write_jobs(Path("jobs.jsonl"), jobs)
     words = ["eval", "--config", "config.yaml", "--algo", "fifo-fit", "--out", "out", "--no-plots"]
-    ended = CliRunner().invoke(app, words)
-    assert ended.exit_code == 0, ended.output
+    fine(*words)
     [folder] = Path("out").iterdir()
     metrics = json.loads((folder / "runs.jsonl").read_text())["metrics"]
     tables = read(folder, "jobs.csv.gz"), read(folder, "tasks.csv.gz")

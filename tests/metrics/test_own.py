@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from support.command_line import fine, invoke
 
-from dagsim.cli import app
 from dagsim.config.dumping import config_hash
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError
@@ -47,7 +46,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def dagsim(*arguments: str) -> tuple[int, str, str]:
-    ended = CliRunner().invoke(app, [*arguments, "--set", "workload.count=7", "--no-plots", "-o", "out"])
+    ended = invoke(*arguments, "--set", "workload.count=7", "--no-plots", "-o", "out")
     return ended.exit_code, ended.stdout, ended.stderr
 
 
@@ -66,8 +65,7 @@ def test_a_sweep_compares_by_it(module: str) -> None:
         "seeds: 2\nmetrics: [Arrivals, jct_s.mean]\n",
         encoding="utf-8",
     )
-    ended = CliRunner().invoke(app, ["sweep", "grid.yaml", "-o", "out", "--json", "--on", "local:1"])
-    assert ended.exit_code == 0, ended.output
+    ended = fine("sweep", "grid.yaml", "-o", "out", "--json", "--on", "local:1")
     assert "Arrivals" in ended.stdout
 
 

@@ -8,9 +8,8 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from support.command_line import fine, invoke, json_of
 
-from dagsim.cli import app
 from dagsim.errors import ConfigError
 from dagsim.metrics import energy
 from dagsim.metrics.own import METRICS
@@ -123,7 +122,7 @@ def test_a_wrong_series_ends_a_command_before_it_simulates(tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     series = written(tmp_path, HEAD + "2026-03-01T00:00,1\n")
     metric = f'metrics=["energy_cost[series={series}]"]'
-    ended = CliRunner().invoke(app, ["eval", "--policy", "fifo", "--seeds", "1", "--set", metric])
+    ended = invoke("eval", "--policy", "fifo", "--seeds", "1", "--set", metric)
     assert ended.exit_code == 2
     assert "series.csv:2: the time 2026-03-01T00:00 has no time zone" in ended.output
     assert not (tmp_path / "results").exists()
@@ -132,13 +131,10 @@ def test_a_wrong_series_ends_a_command_before_it_simulates(tmp_path, monkeypatch
 @pytest.mark.family("capacity", "slurm")
 def test_whatif_adds_the_cost_and_the_carbon_of_every_alternative(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    run = CliRunner().invoke
-    assert run(app, ["trace", "sample"]).exit_code == 0
+    fine("trace", "sample")
     flat = written(tmp_path, HEAD + "2026-03-01T00:00Z,0.5\n")
     asked = ["whatif", "--trace", "site/sacct.txt.gz", "--cluster", "site/slurm.yaml", "--policy", "fifo,easy"]
-    ended = run(app, [*asked, "--energy-prices", str(flat), "--carbon", str(flat), "--json"])
-    assert ended.exit_code == 0, ended.output
-    choices = json.loads(ended.stdout)["choices"]
+    choices = json_of(*asked, "--energy-prices", flat, "--carbon", flat)["choices"]
     assert len(choices) == 2
     for choice in choices:
         assert choice["energy_cost"] == pytest.approx(0.5 * choice["energy_kwh"])
@@ -148,20 +144,19 @@ def test_whatif_adds_the_cost_and_the_carbon_of_every_alternative(tmp_path, monk
 @pytest.mark.family("capacity", "slurm")
 def test_plan_adds_the_cost_and_the_carbon_of_every_size(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    run = CliRunner().invoke
-    assert run(app, ["trace", "sample"]).exit_code == 0
+    fine("trace", "sample")
     dear = written(tmp_path, HEAD + "2026-03-01T00:00Z,0.5\n")
     (tmp_path / "other").mkdir()
     clean = written(tmp_path / "other", HEAD + "2026-03-01T00:00Z,40\n")
     asked = ["plan", "--trace", "site/sacct.txt.gz", "--cluster", "site/slurm.yaml", "--policy", "fifo"]
     asked += ["--target", "wait_s.p95<1d", "--max-gpus", "80", "--price", str(dear), "--carbon", str(clean)]
-    ended = run(app, [*asked, "--json"])
+    ended = invoke(*asked, "--json")
     assert ended.exit_code in (0, 1), ended.output
     facts = json.loads(ended.stdout)
     for size in (facts["today"], *facts["tried"]):
         assert size["energy_cost"] > 0
         assert size["carbon_kg"] == pytest.approx(40 / 500 * size["energy_cost"])
-    told = run(app, asked, env={"COLUMNS": "200"}).output
+    told = invoke(*asked, columns=200).output
     assert "kgCO2" in told
     assert "energy: over the whole log, hour by hour; a series repeats after its end." in told
 
@@ -171,9 +166,7 @@ def test_tables_of_schedulers_have_the_cost_and_the_carbon_of_their_energy(comma
     monkeypatch.chdir(tmp_path)
     flat = written(tmp_path, HEAD + "2026-03-01T00:00Z,0.5\n")
     asked = [command, "--policy", "sjf", "--set", "workload.count=9", "--seeds", "1"]
-    ended = CliRunner().invoke(app, [*asked, "--price", str(flat), "--carbon", str(flat), "--json"])
-    assert ended.exit_code == 0, ended.output
-    metrics = json.loads(ended.stdout)["summary"]["sjf"]
+    metrics = json_of(*asked, "--price", flat, "--carbon", flat)["summary"]["sjf"]
     assert metrics["energy_cost"] == pytest.approx(0.5 * metrics["energy_kwh"])
     assert metrics["carbon_kg"] == pytest.approx(0.0005 * metrics["energy_kwh"])
 
@@ -181,7 +174,7 @@ def test_tables_of_schedulers_have_the_cost_and_the_carbon_of_their_energy(comma
 @pytest.mark.family("spark")
 def test_a_price_of_energy_is_refused_for_systems_without_energy(tmp_path: Path) -> None:
     flat = written(tmp_path, HEAD + "2026-03-01T00:00Z,0.5\n")
-    ended = CliRunner().invoke(app, ["eval", "--system", "spark", "--price", str(flat)], env={"COLUMNS": "200"})
+    ended = invoke("eval", "--system", "spark", "--price", flat, columns=200)
     assert ended.exit_code == 2
     assert "--price: energy is modelled only for GPU clusters, but the system is 'spark'" in ended.output
 
@@ -202,12 +195,12 @@ def test_hourly_prices_of_energy_are_prices(spelling: str, tmp_path: Path) -> No
     log = tmp_path / "log.csv"
     log.write_text("id,arrival_s,gpus,duration_s\na,0,1,9\n")
     asked = ["whatif", "--trace", str(log), "--cluster", "sized", "--add", "8xT4", spelling, str(wrong)]
-    ended = CliRunner().invoke(app, asked, env={"COLUMNS": "200"})
+    ended = invoke(*asked, columns=200)
     assert (ended.exit_code, "expected the columns time,value, got 'hour,eur'" in ended.output) == (2, True), (
         ended.output
     )
     target = ["--cluster", "sized", "--target", "wait_s.p95<600", spelling, str(wrong)]
-    ended = CliRunner().invoke(app, ["plan", "--trace", str(log), *target], env={"COLUMNS": "200"})
+    ended = invoke("plan", "--trace", log, *target, columns=200)
     assert (ended.exit_code, "expected the columns time,value, got 'hour,eur'" in ended.output) == (2, True), (
         ended.output
     )

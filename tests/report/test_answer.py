@@ -8,9 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from support.command_line import fine, invoke
 
-from dagsim.cli import app
 from dagsim.errors import RunFolderError
 from dagsim.report.answer import read_answer
 from dagsim.testing.known_waits import first_come_waits
@@ -44,7 +43,7 @@ def asked(site: Path, command: str, *options: str, code: int = 0) -> tuple[str, 
         "--out",
         str(site / command),
     ]
-    result = CliRunner().invoke(app, [*common, *options])
+    result = invoke(*common, *options)
     assert result.exit_code == code, result.output
     return result.output, next(iter((site / command).glob("*/report.html"))).parent if command != "replay" else site
 
@@ -103,13 +102,12 @@ def test_the_longest_waits_show_the_causes_that_why_finds(site: Path) -> None:
     (site / "w.yaml").write_text("cluster: {groups: [{name: t, gpu: T4, gpus: 4, cpus: 4}]}\n", encoding="utf-8")
     common = ["replay", "--trace", str(site / "w.csv"), "--cluster", str(site / "w.yaml"), "--algo", "fifo"]
     asked_of = ["--out", str(site / "causes"), "--no-plots"]
-    assert CliRunner().invoke(app, [*common, *asked_of]).exit_code == 0
+    fine(*common, *asked_of)
     (folder,) = (site / "causes").iterdir()
-    output = CliRunner().invoke(app, ["why", str(folder), "1"]).output
+    output = invoke("why", folder, "1").output
     match = re.search(r"100\.0% of the wait \(99 s\): (.*CPU.*)", output)
     assert match is not None
-    page = CliRunner().invoke(app, ["report", str(folder), "-o", str(site / "w.html")])
-    assert page.exit_code == 0, page.output
+    fine("report", folder, "-o", site / "w.html")
     assert f"100%: {match[1]}" in (site / "w.html").read_text(encoding="utf-8")
 
 
@@ -121,7 +119,7 @@ def test_the_page_of_a_replay_says_how_well_it_reproduces_the_log(site: Path) ->
         asked(site, "replay", "--algo", policy, "--name", policy, "--no-plots")
         (folder,) = (site / "replay").glob(f"*-{policy}-*")
         page = site / f"{policy}.html"
-        assert CliRunner().invoke(app, ["report", str(folder), "-o", str(page)]).exit_code == 0
+        fine("report", folder, "-o", page)
         assert expected in header(page)
         assert ("furthest off in the mean: &lt;ann&gt;" in header(page)) or (
             "furthest off in the mean: bob" in header(page)

@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 
 import pytest
 from rich.console import Console
-from typer.testing import CliRunner
+from support.command_line import invoke
 
-from dagsim.cli import app
 from dagsim.metrics.standings import Sample, standings
 from dagsim.report.comparison import comparison_table
 from dagsim.report.grid import Grid
@@ -152,7 +151,7 @@ def test_a_system_without_a_load_prints_none() -> None:
 
 
 def test_statistics_of_a_workload_cut_no_name() -> None:
-    result = CliRunner().invoke(app, ["workload", "info", "heavy-tailed"])
+    result = invoke("workload", "info", "heavy-tailed")
     for name in ("instances_per_task", "critical_path_s", "tasks_per_job"):
         assert name in result.output
     assert "\N{HORIZONTAL ELLIPSIS}" not in result.output

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from support.command_line import fine, invoke
+from support.written_schedules import ScheduleWriter
 
 from dagsim import simulate
-from dagsim.cli import app
 from dagsim.errors import InputError
 from dagsim.experiment.store import Store
 from dagsim.metrics import columns
-from dagsim.model import Cluster, JobFacts, Kind, Node, gpu_type
-from dagsim.model.log import Schedule, ScheduleLog
+from dagsim.model import Cluster, Kind, Node, gpu_type
+from dagsim.model.log import Schedule
 from dagsim.report.perfetto import trace_events, write_perfetto
 
 OUTCOMES = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)
@@ -26,38 +26,33 @@ def random_schedule(seed: int) -> Schedule:
     """Whole GPUs, shares, CPU-only runs and runs on a node too large to name its GPUs, each with room; outages."""
     rng = np.random.default_rng(seed)
     nodes = (Node("a", gpu_type("T4"), 4), Node("big", gpu_type("T4"), 64), Node("cpu", cpus=8))
-    schedule = Schedule(Cluster(nodes), [], ScheduleLog())
-    rows: list[tuple] = []
+    writer = ScheduleWriter(Cluster(nodes))
     free_s = {("a", gpu): 0.0 for gpu in range(4)} | {("big", gpu): 0.0 for gpu in range(64)}
     for _number in range(60):
         length_s = float(rng.exponential(3.0))
         where = int(rng.integers(3))
         count = int(rng.integers(1, 4)) if where == 0 else int(rng.integers(1, 30))
         name = nodes[where].name
-        start_s, mask, held = float(rng.uniform(0, 50)), 0, 0.0
+        start_s, held = float(rng.uniform(0, 50)), 0.0
+        gpus: list[int] = []
         if where < 2:
             slots = sorted((key for key in free_s if key[0] == name), key=lambda key: free_s[key])[:count]
             start_s = max(free_s[slot] for slot in slots) + float(rng.choice([0.0, 0.1, 1e-7]))
             free_s |= dict.fromkeys(slots, start_s + length_s)
             held = float(count)
-            mask = sum(1 << gpu for _, gpu in slots) if where == 0 else 0
+            gpus = [gpu for _, gpu in slots] if where == 0 else []  # the other is too large to name them
             if where == 0 and count == 1 and rng.random() < 0.6:
                 held = 0.5
         pieces = 2 if held == 0.5 else 1
         for piece in range(pieces):
-            job, outcome = len(schedule.jobs), OUTCOMES[rng.integers(3)]
-            facts = JobFacts(f"job<{job}>", start_s, 0.0, "", None, 1.0, length_s, length_s, held, ("t",))
-            schedule.arrived(facts)
+            outcome = OUTCOMES[rng.integers(3)]
+            facts = {"id": f"job<{len(writer.jobs)}>", "ideal_s": length_s, "ideal_gpu_s": length_s, "gpus": held}
+            job = writer.job(start_s, **facts, tasks=("t",))
             late_s = length_s * piece * float(rng.random())
-            rows.append((Kind.ARRIVED, start_s, job, -1, -1, -1, 0, 0, 0.0))
-            rows.append((Kind.STARTED, start_s + late_s, job, 0, job, where, 1, mask, held))
-            rows.append((outcome, start_s + length_s, job, 0, job, where, 1, mask, held))
+            writer.run(job, start_s + late_s, start_s + length_s, {where: gpus}, held=held, outcome=outcome)
     for turn in range(3):
-        rows.append((Kind.DOWN, 20.0 * turn, -1, -1, -1, 2, 0, 0, 0.0))
-        rows.append((Kind.UP, 20.0 * turn + float(rng.uniform(0, 20)), -1, -1, -1, 2, 0, 0, 0.0))
-    for row in sorted(rows, key=lambda row: row[1]):
-        schedule.log.append(row)
-    return schedule
+        writer.down(2, 20.0 * turn, 20.0 * turn + float(rng.uniform(0, 20)))
+    return writer.schedule()
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -142,15 +137,9 @@ def test_stops_are_instants_and_outages_slices() -> None:
 
 def test_the_counters_are_those_of_the_metrics() -> None:
     # 2 T4s for 10 s, one of them held from 2 to 6: 9 W idle, 56 W busy (0.8 of 70 W)
-    schedule = Schedule(Cluster.of({"T4": 2}), [JobFacts("j", 0.0, 0.0, "", None, 1.0, 4.0, 4.0, 1.0, ("t",))])
-    for row in [
-        (Kind.ARRIVED, 0.0, 0, -1, -1, -1, 0, 0, 0.0),
-        (Kind.STARTED, 2.0, 0, 0, 0, 0, 1, 1, 1.0),
-        (Kind.FINISHED, 6.0, 0, 0, 0, 0, 1, 1, 1.0),
-        (Kind.COMPLETED, 6.0, 0, -1, -1, -1, 0, 0, 0.0),
-    ]:
-        schedule.log.append(row)
-    counters = {(e["name"], e["ts"]): e["args"] for e in trace_events(schedule) if e["ph"] == "C"}
+    writer = ScheduleWriter(Cluster.of({"T4": 2}))
+    writer.run(writer.job(ideal_s=4.0, ideal_gpu_s=4.0, completed_s=6.0), 2.0, 6.0)
+    counters = {(e["name"], e["ts"]): e["args"] for e in trace_events(writer.schedule()) if e["ph"] == "C"}
     assert counters["jobs", 0] == {"waiting": 1.0, "running": 0.0}
     assert counters["jobs", 2_000_000] == {"waiting": 0.0, "running": 1.0}
     assert counters["GPUs", 2_000_000] == {"held": 1.0, "up": 2.0}
@@ -176,16 +165,16 @@ def test_another_ending_is_refused(tmp_path: Path) -> None:
 
 def test_plot_writes_a_trace_of_the_run_asked_for(tmp_path: Path) -> None:
     arguments = ["eval", "--set", "workload.count=5", "--seeds", "2", "--no-plots", "--quiet", "--workers", "1"]
-    assert CliRunner().invoke(app, [*arguments, "-o", str(tmp_path / "runs")]).exit_code == 0
+    fine(*arguments, "-o", tmp_path / "runs")
     (run,) = (tmp_path / "runs").iterdir()
     file = tmp_path / "run.json.gz"
-    assert CliRunner().invoke(app, ["plot", str(run), "--run", "1", "--perfetto", str(file)]).exit_code == 0
+    fine("plot", run, "--run", "1", "--perfetto", file)
     line = Store.open(run).lines()[1]
     read = json.loads(gzip.decompress(file.read_bytes()))
     assert read["otherData"]["run"] == f"{line.policy}, seed {line.seed}"
-    assert CliRunner().invoke(app, ["plot", str(run), "--perfetto", str(file)]).exit_code == 0
+    fine("plot", run, "--perfetto", file)
     first = Store.open(run).lines()[0]
     assert json.loads(gzip.decompress(file.read_bytes()))["otherData"]["run"] == f"{first.policy}, seed {first.seed}"
-    refused = CliRunner().invoke(app, ["plot", str(run), "--run", "2", "--perfetto", str(file)])
+    refused = invoke("plot", run, "--run", "2", "--perfetto", file)
     assert refused.exit_code == 2
     assert "there is no run 2" in refused.stderr

@@ -3,12 +3,13 @@
 import importlib
 import inspect
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from support.sources import PACKAGE
 
-from dagsim import family, services
+from dagsim import services
 from dagsim.errors import UnknownName
 from dagsim.family import families, family_entries
 from dagsim.services import FamilyService
@@ -66,9 +67,8 @@ def test_a_function_has_the_signature_under_which_it_is_called(name: str) -> Non
     assert agrees(declared.return_annotation, offered.return_annotation)
 
 
-def test_a_service_of_a_missing_family_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    rest = {name: one for name, one in family.families().items() if name != "learning"}
-    monkeypatch.setattr(family, "families", lambda: rest)
+def test_a_service_of_a_missing_family_names_it(without_families: Callable[..., None]) -> None:
+    without_families("learning")
     assert services.names_of_agents.offered() is None
     assert services.names_of_agents.missing() == "belongs to the family learning, which this installation lacks"
     with pytest.raises(UnknownName, match="'names_of_agents' belongs to the family learning"):

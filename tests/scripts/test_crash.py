@@ -15,7 +15,7 @@ import torch
 import typer
 
 from dagsim.cli import app
-from dagsim.families.learning.checkpoint import write_plain
+from dagsim.families.learning.checkpoint_file import write_plain
 from dagsim.traces.convert import targets
 
 

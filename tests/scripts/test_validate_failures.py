@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from support.log_reading import ends
 from support.scripting import run_script
 
 from dagsim.errors import ModelError
@@ -158,7 +159,7 @@ def test_jobs_of_higher_priority_take_the_gpus_of_lower_ones_when_a_spot_node_go
     schedule = ClusterKernel(
         cluster, jobs, Models(preemption=Preemption(checkpoint_write_s=5, restart_s=7), failures=(spot,)), seed=1
     ).run(POLICIES.create("kube-default"))
-    done_s = {schedule.jobs[row.job].id: row.time_s for row in schedule.log if row.kind == Kind.COMPLETED}
+    done_s = ends(schedule)
     stops = [row.job for row in schedule.log if row.kind in (Kind.PREEMPTED, Kind.FAILED)]
     # The highest priority has the first node, a spot node. When it goes, the lowest makes room for it, and the one
     # between is never stopped.

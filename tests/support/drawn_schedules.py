@@ -6,12 +6,17 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from support.written_schedules import ScheduleWriter
 
-from dagsim.model import Cluster, JobFacts, Kind
-from dagsim.model.log import Schedule, ScheduleLog
+from dagsim.model import Cluster, Kind
+from dagsim.model.log import Schedule
 
 RunOf = tuple[float, float, int, int, float]
 """Start, end, node, GPU mask and GPUs held of a run; each is a job that arrives at its start."""
+
+EIGHT = Cluster.of({"A100-40": 4, "T4": 4}, per_node=4)
+RUNS: list[RunOf] = [(0.0, 100.0, 0, 0b0011, 2.0), (10.0, 40.0, 0, 0b1000, 1.0), (50.0, 400.0, 1, 0b0101, 2.0)]
+"""Three runs on EIGHT."""
 
 
 @pytest.fixture(scope="session")
@@ -25,21 +30,23 @@ def shared_gpus() -> Callable[[int], Schedule]:
 
 
 def _schedule_of(cluster: Cluster, runs: list[RunOf], outcome: Kind = Kind.FINISHED, extra=()) -> Schedule:
-    schedule = Schedule(cluster, [], ScheduleLog())
-    rows = list(extra)
+    writer = ScheduleWriter(cluster)
+    writer.rows.extend(extra)
     for number, (start_s, end_s, node, mask, held) in enumerate(sorted(runs)):
-        tenant, priority, seconds = f"team{number % 3}", float(number % 2), end_s - start_s
-        schedule.arrived(
-            JobFacts(f"job{number}", start_s, priority, tenant, None, 1.0, seconds, seconds * held, held, ("train",))
+        seconds = end_s - start_s
+        job = writer.job(
+            start_s,
+            ideal_s=seconds,
+            ideal_gpu_s=seconds * held,
+            completed_s=end_s if outcome == Kind.FINISHED else None,
+            priority=float(number % 2),
+            tenant=f"team{number % 3}",
+            gpus=held,
+            tasks=("train",),
         )
-        rows.append((Kind.ARRIVED, start_s, number, -1, -1, -1, 0, 0, 0.0))
-        rows.append((Kind.STARTED, start_s, number, 0, number, node, 1, mask, held))
-        rows.append((outcome, end_s, number, 0, number, node, 1, mask, held))
-        if outcome == Kind.FINISHED:
-            rows.append((Kind.COMPLETED, end_s, number, -1, -1, -1, 0, 0, 0.0))
-    for row in sorted(rows, key=lambda row: row[1]):
-        schedule.log.append(row)
-    return schedule
+        gpus = [gpu for gpu in range(mask.bit_length()) if mask >> gpu & 1]
+        writer.run(job, start_s, end_s, {node: gpus}, held=held, outcome=outcome)
+    return writer.schedule()
 
 
 def _shared_gpus(seed: int) -> Schedule:

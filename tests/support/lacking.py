@@ -8,11 +8,13 @@ nothing here has an effect.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from dagsim import family
+from dagsim.registry import Registry
 
 LACKING = frozenset(family.all_names()) - family.families().keys()
 """Families that this installation lacks."""
@@ -60,3 +62,16 @@ def needed(text: str) -> str:
 def skipped(report: pytest.TestReport | pytest.CollectReport, module: Path, why: str) -> None:
     """Turn the report of a failure into that of a skipped test."""
     report.outcome, report.longrepr = "skipped", (str(module), 1, f"Skipped: {why}")
+
+
+@pytest.fixture
+def without_families(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Let the installation lack families, and ``registries`` what these add, until the end of the test."""
+
+    def lack(*names: str, registries: tuple[Registry, ...] = ()) -> None:
+        rest = {name: one for name, one in family.families().items() if name not in names}
+        monkeypatch.setattr(family, "families", lambda: rest)
+        for registry in registries:
+            monkeypatch.setitem(vars(registry), "_entries", Registry._entries.func(registry))
+
+    return lack

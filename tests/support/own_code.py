@@ -6,10 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
-
-from dagsim.cli import app
 
 MARK = "from pathlib import Path\nPath(__file__).with_suffix('.imported').touch()\n"
 """The first lines of a module that leaves a file when it is imported."""
@@ -61,10 +57,6 @@ def begin_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
     monkeypatch.delitem(sys.modules, "own_world", raising=False)
     return tmp_path
-
-
-def run(*args: str) -> Result:
-    return CliRunner().invoke(app, [str(arg) for arg in args])
 
 
 def imported(folder: Path) -> list[str]:

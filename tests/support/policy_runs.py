@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 import pytest
+from support import log_reading
 
 from dagsim.model import Cluster, Edge, Job, Task, TaskGraph
 from dagsim.model.log import Kind, Schedule
@@ -54,8 +55,7 @@ def ends() -> Callable[[Schedule], list[float]]:
     """When each job was done, in the order of their arrival."""
 
     def ends_(schedule: Schedule) -> list[float]:
-        done = [row for row in schedule.log.since(0) if row[0] == Kind.COMPLETED]
-        return [row[1] for row in sorted(done, key=lambda row: row[2])]
+        return list(log_reading.ends(schedule).values())
 
     return ends_
 
@@ -65,6 +65,6 @@ def order() -> Callable[[Schedule], list[str]]:
     """The jobs in the order of their starts."""
 
     def order_(schedule: Schedule) -> list[str]:
-        return [schedule.jobs[row[2]].id for row in schedule.log.since(0) if row[0] == Kind.STARTED]
+        return [schedule.jobs[row.job].id for row in log_reading.rows_of(schedule.log, Kind.STARTED)]
 
     return order_

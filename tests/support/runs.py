@@ -28,3 +28,8 @@ def kept(
     plan = Plan.of(store.manifest["command"], config, policies)
     runs = carry_out(store, plan, Local(str(workers)), watch)
     return [run for run in runs.values() if not run.error]
+
+
+def let_go(store: Store) -> None:
+    """Release the folder as the system does if the process that writes to it is killed."""
+    store._lock.release()

@@ -1,26 +1,27 @@
-"""A policy that a test writes as a generator function, and what it leads to."""
+"""A policy that a test writes as a function, and what it leads to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
+
+from support import log_reading
 
 from dagsim.model import Decision, Kind
 from dagsim.systems.cluster import ClusterKernel, ClusterView
 
-Policy = Callable[[ClusterView], Iterator[Decision]]
+Policy = Callable[[ClusterView], Iterable[Decision]]
 
 
 class Scripted:
-    """Plays a generator function as a policy."""
+    """Plays a function as a policy."""
 
     def __init__(self, decide: Policy) -> None:
         self.decide = decide
 
 
 def ends(simulated: ClusterKernel) -> dict[str, float]:
-    jobs = simulated.schedule.jobs
-    return {jobs[row.job].id: row.time_s for row in simulated.schedule.log if row.kind == Kind.COMPLETED}
+    return log_reading.ends(simulated.schedule)
 
 
 def rates(simulated: ClusterKernel) -> list[tuple[float, int, float]]:
-    return [(row.time_s, row.run, row.value) for row in simulated.schedule.log if row.kind == Kind.RATE]
+    return [(row.time_s, row.run, row.value) for row in log_reading.rows_of(simulated.schedule.log, Kind.RATE)]

@@ -12,10 +12,9 @@ from typing import Any
 
 import gymnasium
 import pytest
-from typer.testing import CliRunner
+from support.command_line import fine
 
 import dagsim.envs  # registers the environments
-from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError
 from dagsim.experiment.simulate import run_policy
@@ -120,8 +119,7 @@ def test_a_kernel_that_ignores_its_seed_is_noticed() -> None:
 def test_every_command_of_the_guide_runs(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "docs").symlink_to(ROOT / "docs")
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, shlex.split(command)[1:])
-    assert result.exit_code == 0, result.output
+    result = fine(*shlex.split(command)[1:])
     assert "in-order" in result.output
 
 

@@ -161,9 +161,9 @@ def test_the_checker_adds_up_the_shares_of_a_gpu() -> None:
 def test_a_stall_is_justified_only_by_nodes_that_are_gone() -> None:
     cluster = Cluster((Node("n", A100, 2),))
     jobs = [Job.single("j", Task("t", 1.0, gpus=2))]
-    rows = [(Kind.ARRIVED, 0.0, 0, -1, -1, -1, 0, 0, 0.0)]
+    rows = [Record(Kind.ARRIVED, 0.0, 0)]
     schedule = ClusterKernel(cluster, jobs).run(POLICIES.create("fifo"))
-    for extra, expected in (([], []), ([(Kind.DOWN, 0.0, -1, -1, -1, 0, 0, 0, 0.0)], ["j/t"])):
+    for extra, expected in (([], []), ([Record(Kind.DOWN, 0.0, node=0)], ["j/t"])):
         log = ScheduleLog()
         for row in [*rows, *extra]:
             log.append(row)

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from support.command_line import fine, invoke
 from traces.server import Publisher, publishing
-from typer.testing import CliRunner
 
-from dagsim.cli import app
 from dagsim.errors import FetchError, InputError, UnknownName
 from dagsim.traces import READERS
 from dagsim.traces import fetch as fetching
@@ -268,8 +267,7 @@ class TestCommand:
         monkeypatch.setitem(CATALOGUE, "made", trace)
 
     def test_it_says_what_was_verified_and_what_comes_next(self, tmp_path: Path) -> None:
-        shown = CliRunner().invoke(app, ["trace", "fetch", "made", "--to", str(tmp_path)])
-        assert shown.exit_code == 0, shown.output
+        shown = fine("trace", "fetch", "made", "--to", tmp_path)
         first, second, terms, further = shown.stdout.splitlines()
         assert first.endswith(f"trace.csv: {len(CONTENT):,} bytes, fetched, SHA-256 as published")
         assert second.endswith(f"not verified, no checksum is published: SHA-256 {sha256(CONTENT).hexdigest()}")
@@ -278,14 +276,14 @@ class TestCommand:
         assert (tmp_path / "made" / "parts" / "more.csv").read_bytes() == CONTENT
 
     def test_json(self, tmp_path: Path) -> None:
-        shown = CliRunner().invoke(app, ["trace", "fetch", "made", "--to", str(tmp_path), "--json"])
+        shown = invoke("trace", "fetch", "made", "--to", tmp_path, "--json")
         answer = json.loads(shown.stdout)
         assert answer["path"] == f"{tmp_path}/made/trace.csv"
         assert [file["verified"] for file in answer["files"]] == [True, False]
 
     def test_an_error_ends_with_2(self, tmp_path: Path, publisher: Publisher) -> None:
         publisher.status = 404
-        shown = CliRunner().invoke(app, ["trace", "fetch", "made", "--to", str(tmp_path)])
+        shown = invoke("trace", "fetch", "made", "--to", tmp_path)
         assert shown.exit_code == 2
         assert shown.stderr.startswith("error: http://127.0.0.1")
 
@@ -300,14 +298,14 @@ class TestCommand:
             return take(answer, size)
 
         monkeypatch.setattr(fetching.Answer, "read", read)
-        shown = CliRunner().invoke(app, ["trace", "fetch", "made", "--to", str(tmp_path)])
+        shown = invoke("trace", "fetch", "made", "--to", tmp_path)
         assert shown.exit_code == 130
         assert "run the same command again to resume" in shown.stderr
         part = tmp_path / "made" / "trace.csv.part"
         assert part.read_bytes() == CONTENT[: part.stat().st_size] != b""
 
     def test_the_list_names_every_trace(self) -> None:
-        shown = CliRunner().invoke(app, ["trace", "list", "--json"])
+        shown = invoke("trace", "list", "--json")
         rows = {row["trace"]: row for row in json.loads(shown.stdout)}
         assert rows.keys() == CATALOGUE.keys()
         assert rows["philly"]["bytes"] == 1_055_988_361

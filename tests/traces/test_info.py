@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from support.command_line import fine
 
-from dagsim.cli import app
 from dagsim.experiment.trace_info import PUBLISHED, published, trace_info
 from dagsim.report.drawing import draw_trace
 from dagsim.report.tables import hours_tables, info_tables, observed_table
@@ -147,8 +146,7 @@ def test_names_are_printed_as_they_are(tmp_path: Path) -> None:
     names = ["x[/b]", "[lab]", "[red]hot[/red]", "back\\", "[link=file:///etc]a[/link]"]
     rows = [f"j{at},{at},1,10,{name}" for at, name in enumerate(names)]
     (tmp_path / "log.csv").write_text("id,arrival_s,gpus,duration_s,tenant\n" + "\n".join(rows) + "\n")
-    ended = CliRunner().invoke(app, ["trace", "info", str(tmp_path / "log.csv"), "--no-plot"])
-    assert ended.exit_code == 0, ended.output
+    ended = fine("trace", "info", tmp_path / "log.csv", "--no-plot")
     shown = "".join(line.strip("│ ").removeprefix("tenants").strip("│ ") for line in ended.output.splitlines())
     for name in names:
         assert f"{name}: 1" in shown or f"{name}: 1".replace(" ", "") in shown.replace(" ", ""), name

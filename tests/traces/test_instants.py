@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from support.command_line import fine
 
-from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.config.yaml import Setting
 from dagsim.errors import ConfigError, ModelError, TraceError
@@ -242,8 +241,7 @@ def test_impossible_periods_are_refused(log: Path) -> None:
 def test_the_command_replays_a_part(log: Path, tmp_path: Path) -> None:
     (tmp_path / "cluster.yaml").write_text("cluster: {groups: [{name: n, gpu: T4, gpus: 4, count: 4}]}\n")
     argv = ["replay", "--trace", str(log), "--algo", "fifo", "--from", "30m", "--until", "1h", "--json"]
-    done = CliRunner().invoke(app, [*argv, "--cluster", str(tmp_path / "cluster.yaml"), "--out", str(tmp_path)])
-    assert done.exit_code == 0, done.output
+    done = fine(*argv, "--cluster", tmp_path / "cluster.yaml", "--out", tmp_path)
     assert json.loads(done.output)["runs"][0]["workload"]["state"]["begins_s"] == 1800
 
 
@@ -258,8 +256,7 @@ def test_a_saved_part_of_a_log_keeps_the_jobs_that_run_when_it_begins(log: Path,
     saved = tmp_path / "saved.jsonl"
     argv = ["workload", "save", str(log), str(saved), "--config", str(tmp_path / "cluster.yaml")]
     argv += ["--set", "workload.since=2000", "--set", f"workload.options.time_scale={scale}"]
-    done = CliRunner().invoke(app, argv)
-    assert done.exit_code == 0, done.output
+    fine(*argv)
     part = fifo(TraceFile(str(log), since=2000, options=TraceOptions(time_scale=scale)))
     again = fifo(TraceFile(str(saved)))
     assert 0 < again.begins_s == part.begins_s - part.jobs[0].arrival_s

@@ -11,7 +11,6 @@ from __future__ import annotations
 import gzip
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from hashlib import sha256
 from math import exp, isfinite, log, nan
 from pathlib import Path
@@ -187,6 +186,7 @@ def entry_file(
 
 
 def _task_of(entry: BenchEntry, task: BenchTask, store: Store, done: Mapping[Cell, CellRun]) -> EntryTask:
+    kept = _kept_metrics()
     return {
         "config_sha256": config_digest(task, entry.division),
         "metric": task.metric,
@@ -197,14 +197,13 @@ def _task_of(entry: BenchEntry, task: BenchTask, store: Store, done: Mapping[Cel
                 "policy": cell.policy,
                 "seed": cell.seed,
                 "log_sha256": log_digest(_schedule_files(store, cell)),
-                "metrics": {name: run.metrics.get(name) for name in _kept_metrics()},
+                "metrics": {name: run.metrics.get(name) for name in kept},
             }
             for cell, run in done.items()
         ],
     }
 
 
-@cache
 def _kept_metrics() -> tuple[str, ...]:
     """Return the metrics that an entry keeps for each run: counts, and the scores of all systems."""
     scores = dict.fromkeys(system.score for system in all_systems().values())

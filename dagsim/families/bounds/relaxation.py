@@ -81,25 +81,15 @@ def relaxation_of(
     column = [machine.type for machine in machines.list] if by_node else list(range(len(machines.types)))
     places = [[machine] for machine in machines.list] if by_node else _by_type(machines)
     seconds = seconds_of(jobs, runtime, machines.types)[:, column]
-    gang = np.where(np.array([kind.gang for kind in jobs.kinds], bool)[jobs.kind], jobs.instances, 0)
-    kinds, alike = np.unique(np.column_stack([jobs.kind, gang]), axis=0, return_inverse=True)
-    classes = [machines.compile(jobs.kinds[kind].demand, together) for kind, together in kinds.tolist()]
-    alike = alike.reshape(-1)
-    open_ = [sum(machine.bit for machine in nodes) for nodes in places]
-    fits = np.array([[machines.holds(demand, nodes) for nodes in open_] for demand in classes], bool)
-    fits = fits.reshape(-1, len(places))
-    seconds = np.where(fits[alike], seconds, inf)
+    tasks = _tasks_of(jobs, machines, places)
+    seconds = np.where(tasks.fits, seconds, inf)
     job = np.repeat(np.arange(len(jobs)), np.diff(jobs.first))
     possible = np.bincount(job, np.isinf(seconds).all(axis=1), len(jobs)) == 0
     kept, number = possible[job], np.cumsum(possible) - 1
-    place = np.cumsum(kept) - 1
-    child = np.repeat(np.arange(jobs.tasks), np.diff(jobs.waits))
-    parent = jobs.first[:-1][job[child]] + jobs.parent
-    edges = kept[child]
-    seconds, copies = seconds[kept], np.where(gang, 1, jobs.instances)[kept].astype(float)
-    demands = np.array([_demand(demand) for demand in classes], float).reshape(-1, 3)[alike][kept]
+    seconds, copies = seconds[kept], tasks.copies[kept]
     total = np.array([np.sum([_amounts(machine) for machine in nodes], axis=0) for nodes in places])
-    usage, capacity = _scarcest(demands * np.maximum(gang[kept], 1)[:, None], copies, seconds, total)
+    usage, capacity = _scarcest(tasks.demands[kept], copies, seconds, total)
+    parent, child = _edges_between(jobs, job, kept)
     arrival_s = jobs.arrival_s[possible]
     return Relaxation(
         arrival_s=arrival_s - (arrival_s.min() if len(arrival_s) else 0.0),
@@ -109,10 +99,44 @@ def relaxation_of(
         seconds=seconds,
         usage=usage,
         capacity=capacity,
-        parent=place[parent[edges]],
-        child=place[child[edges]],
+        parent=parent,
+        child=child,
         rejected=int((~possible).sum()),
     )
+
+
+class _Tasks(NamedTuple):
+    """What the n tasks of all jobs demand, of P places."""
+
+    copies: np.ndarray  # shape (n,), float64, as in ``Relaxation``
+    demands: np.ndarray  # shape (n, 3), float64: GPUs, cores and GB that a copy needs
+    fits: np.ndarray  # shape (n, P), bool: True if the empty nodes of the place have room for a copy
+
+
+def _tasks_of(jobs: JobArrays, machines: ClusterState, places: list[list[NodeState]]) -> _Tasks:
+    """Return the demands of all tasks. They are computed once for each kind of task and size of gang."""
+    gang = np.where(np.array([kind.gang for kind in jobs.kinds], bool)[jobs.kind], jobs.instances, 0)
+    kinds, alike = np.unique(np.column_stack([jobs.kind, gang]), axis=0, return_inverse=True)
+    classes = [machines.compile(jobs.kinds[kind].demand, together) for kind, together in kinds.tolist()]
+    alike = alike.reshape(-1)
+    nodes_of = [sum(machine.bit for machine in nodes) for nodes in places]
+    fits = np.array([[machines.holds(demand, nodes) for nodes in nodes_of] for demand in classes], bool)
+    demands = np.array([_demand(demand) for demand in classes], float).reshape(-1, 3)[alike]
+    return _Tasks(
+        np.where(gang, 1, jobs.instances).astype(float),
+        demands * np.maximum(gang, 1)[:, None],
+        fits.reshape(-1, len(places))[alike],
+    )
+
+
+def _edges_between(jobs: JobArrays, job: np.ndarray, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the parent and the child of each edge between ``kept`` tasks, as indices among these.
+    ``job`` is the job of each task."""
+    place = np.cumsum(kept) - 1
+    child = np.repeat(np.arange(jobs.tasks), np.diff(jobs.waits))
+    parent = jobs.first[:-1][job[child]] + jobs.parent
+    edges = kept[child]
+    return place[parent[edges]], place[child[edges]]
 
 
 def areas_gpu_s(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> np.ndarray:

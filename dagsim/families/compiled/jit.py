@@ -374,7 +374,7 @@ def _numba_cache() -> Any:
 
 def sources() -> list[Path]:
     """Return the files from which compiled functions are built."""
-    added = [Path(str(files(home))) / entry.target for home, entry in family_entries("compiled_sources")]
+    added = [Path(str(files(home))) / str(entry.target) for home, entry in family_entries("compiled_sources")]
     places = [Path(__file__).parent, *(Path(str(module.__file__)) for module in (formulas, stalled, queues)), *added]
     return [path for place in places for path in (sorted(place.glob("*.py")) or [place])]
 

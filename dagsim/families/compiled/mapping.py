@@ -39,20 +39,18 @@ class MappingState(NamedTuple):
     width: np.ndarray  # (K,) int64: GPUs that start together, 0 without GPUs
     group: np.ndarray  # (n,) int64: group of each task
     kind: np.ndarray  # (groups,) int64: demand class of each group
-    at: np.ndarray  # (groups,) int64: start of the two heaps of each group
+    heaps: np.recarray  # (2 * n,) ENTRY
+    """Two heaps of each group: one with the shortest task first, and one with the longest task first."""
+    at: np.ndarray  # (groups, 2) int64: start of each heap in ``heaps``
     left: np.ndarray  # (groups, 2) int64: number of entries in each heap
-    short: np.recarray  # (n,) ENTRY: heaps with the shortest task first
-    long: np.recarray  # (n,) ENTRY: heaps with the longest task first
     passed: np.ndarray  # (n,) uint8: 1 for tasks that were mapped in this decision
-    mapped: np.ndarray  # (AHEAD,) int64: the tasks that were mapped in this decision.
-    # (2 * AHEAD,) ENTRY: entries of mapped tasks, removed during this decision. The last bit tells from
-    # which of the two heaps an entry was removed.
-    put_aside: np.recarray
-    # (types,) int64: number of entries in ``by_end``. Some of these entries may belong to runs that
-    # have ended.
-    held: np.ndarray
-    # (types * length,) ENTRY: runs of each type by (expected end, number)
-    by_end: np.recarray
+    mapped: np.ndarray  # (AHEAD,) int64: the tasks that were mapped in this decision
+    put_aside: np.recarray  # (2 * AHEAD,) ENTRY
+    """Entries of mapped tasks, removed during this decision. The last bit tells from which of the two
+    heaps an entry was removed."""
+    held: np.ndarray  # (types,) int64
+    """Number of entries in ``by_end``. Some of these entries may belong to runs that have ended."""
+    by_end: np.recarray  # (types * length,) ENTRY: runs of each type by (expected end, number)
     lanes: np.ndarray  # (types * length,) float64: times at which the GPUs of a type become free
     lanes_held: np.ndarray  # (types,) int64: number of entries in ``lanes``
 
@@ -67,16 +65,16 @@ def new_mapping(s: State, work: Work, classes: Classes, rule: str) -> MappingSta
     gpus = classes.table.gpus * np.maximum(classes.table.gang, 1)
     types = len(s.types)
     length = 2 * len(s.runs) + int(s.nodes.gpus.sum()) + 32
+    at = np.cumsum(in_group) - in_group
     return MappingState(
         count=one_record(MAPPING_COUNT, rule=MAPPING_RULES[rule]),
         best_s=best_s,
         width=np.where(gpus > 0, np.maximum(np.rint(gpus), 1), 0).astype(np.int64),
         group=group,
         kind=kind,
-        at=np.cumsum(in_group) - in_group,
+        heaps=records(ENTRY, 2 * len(best_s)),
+        at=np.column_stack((at, len(best_s) + at)),
         left=np.zeros((len(in_group), 2), np.int64),
-        short=records(ENTRY, len(best_s)),
-        long=records(ENTRY, len(best_s)),
         passed=np.zeros(len(best_s), np.uint8),
         mapped=np.empty(AHEAD, np.int64),
         put_aside=records(ENTRY, 2 * AHEAD),
@@ -136,10 +134,10 @@ def _take_in(s: State, m: MappingState) -> None:
     for index in range(s.count.fresh):
         task = s.fresh[index]
         group = m.group[task]
-        push(m.short, m.at[group], m.left[group, 0], m.best_s[task], task)
-        push(m.long, m.at[group], m.left[group, 1], -m.best_s[task], task)
-        m.left[group, 0] += 1
-        m.left[group, 1] += 1
+        for heap in range(2):
+            key = m.best_s[task] if heap == 0 else -m.best_s[task]
+            push(m.heaps, m.at[group, heap], m.left[group, heap], key, task)
+            m.left[group, heap] += 1
     s.count.fresh = 0
     s.count.early = 0
     for index in range(s.count.starts):
@@ -231,20 +229,16 @@ def _mapped(s: State, m: MappingState) -> tuple[int, int]:
 def _head(s: State, m: MappingState, group: int, heap: int) -> int:
     """Return the first task in one of a group's heaps that has not been mapped in this decision, or
     -1 if there is none."""
-    at = m.at[group]
+    at = m.at[group, heap]
     while m.left[group, heap]:
-        key = m.short[at].key if heap == 0 else m.long[at].key
-        task = m.short[at].what if heap == 0 else m.long[at].what
+        key, task = m.heaps[at].key, m.heaps[at].what
         if s.todo[task].waiting:
             if not m.passed[task]:
                 return task
             m.put_aside[m.count.aside].key = key
             m.put_aside[m.count.aside].what = task << 1 | heap
             m.count.aside += 1
-        if heap == 0:
-            pop(m.short, at, m.left[group, heap])
-        else:
-            pop(m.long, at, m.left[group, heap])
+        pop(m.heaps, at, m.left[group, heap])
         m.left[group, heap] -= 1
     return int64(-1)
 
@@ -255,10 +249,7 @@ def _put_back(m: MappingState) -> None:
     for place in range(m.count.aside):
         key, task, heap = m.put_aside[place].key, m.put_aside[place].what >> 1, m.put_aside[place].what & 1
         group = m.group[task]
-        if heap == 0:
-            push(m.short, m.at[group], m.left[group, 0], key, task)
-        else:
-            push(m.long, m.at[group], m.left[group, 1], key, task)
+        push(m.heaps, m.at[group, heap], m.left[group, heap], key, task)
         m.left[group, heap] += 1
     for place in range(m.count.mapped):
         m.passed[m.mapped[place]] = 0

@@ -1,5 +1,6 @@
-"""Conversion of jobs, a cluster and models to the columns of the engine. Only this file depends
-on parts of the SimPy kernel.
+"""Conversion of jobs, a cluster and models to the columns of the engine. Only this file uses the
+nodes, the demand classes and the past of the SimPy kernel. Other files share formulas and constants
+with its policies.
 """
 
 from __future__ import annotations

@@ -19,11 +19,11 @@ from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 
 from dagsim.errors import ConfigError, Stalled
+from dagsim.families.decima.padded_stages import PaddedObservation, PaddedStages
 from dagsim.families.decima.pictures import describe, picture
 from dagsim.families.learning.environments.episode_env import EpisodeEnv
 from dagsim.families.learning.episode import Episode, RewardConfig
 from dagsim.families.spark.api import Action, Commit, ExecutorType, SparkJob, SparkKernel
-from dagsim.families.spark.codecs import PaddedObservation, PaddedStages
 from dagsim.families.spark.scenario import SparkScenario
 from dagsim.model.streams import stream
 

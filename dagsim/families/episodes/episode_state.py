@@ -3,7 +3,7 @@ and rewards are read.
 
 An episode is a simulation that stops wherever there is a choice (``play``). Everything that changes
 during an episode is in arrays whose sizes never change. To start or fork an episode, it is
-therefore enough to copy one block of bytes (``side_by_side``).
+therefore enough to copy one block of bytes (``images``).
 """
 
 from __future__ import annotations
@@ -37,16 +37,15 @@ TALLY = record_type(
 """Single numbers.
 
 - The reward: ``integral``, ``since_s``, ``rate`` and ``charged_s`` are those of
-    ``cluster_rewards.Accrual``,
-  ``arrived_s`` is that of ``cluster_rewards.CriticalPaths``. ``weight`` and ``scale`` are
-      constants;
-  ``shaped`` is 1 for ``shaped_job_seconds``, 0 for ``job_seconds``.
+  ``cluster_rewards.Accrual``, ``arrived_s`` is that of ``cluster_rewards.CriticalPaths``.
+  ``weight`` and ``scale`` are constants; ``shaped`` is 1 for ``shaped_job_seconds``, 0 for
+  ``job_seconds``.
 - Constants: ``gpus`` of the cluster; ``never_s`` is used for an end that is not expected.
 - Counters: ``groups`` that have had a task, ``jobs`` in the system, current ``choices`` without
-    the one to wait, and tasks ``waiting``. ``pending`` is 1 if waiting is a choice.
-- For the codec ``relative`` (1): ``theta`` and ``order`` (``proposals``) of its reference,
-    which would start
-  ``proposed`` on a type now; ``kinds`` and ``profiles`` that have had a task; ``ready`` tasks.
+  the one to wait, and tasks ``waiting``. ``pending`` is 1 if waiting is a choice.
+- For the codec ``relative`` (1): ``theta`` and ``order`` (``proposals``) of its reference, which
+  would start ``proposed`` on a type now; ``kinds`` and ``profiles`` that have had a task;
+  ``ready`` tasks.
 - Rows of the log that were ``read``, and starts that were ``heard``, since they were last cleared.
   The log keeps its rows if ``recorded`` is 1; otherwise they are overwritten once they are read.
 """
@@ -93,30 +92,25 @@ class EpisodeState(NamedTuple):
     slowdown: np.ndarray  # (n, types) float64: log(seconds / seconds on the best type)
     slowdown_units: np.ndarray  # (n, types, 2) int64: these logarithms in fixed point, which can be summed exactly
     fixed: np.ndarray  # (n, types, 10) float32: the columns that do not change while a task waits
-    # (J,) float64: critical path of each job on arrival; 0 for jobs that can never run
-    ideal_s: np.ndarray
+    ideal_s: np.ndarray  # (J,) float64: critical path of each job on arrival; 0 for jobs that can never run
     # Variables.
     tally: Any  # TALLY
     groups: np.recarray  # (groups,) GROUP
     short: np.recarray  # (n,) ENTRY: heaps of ready tasks, ordered by seconds on the fastest type
-    # (n,) ENTRY: heaps of ready tasks, ordered by the remaining path of their job
-    last: np.recarray
+    last: np.recarray  # (n,) ENTRY: heaps of ready tasks, ordered by the remaining path of their job
     widths: np.recarray  # (width classes,) WIDTH
-    # (n,) float64: seconds of the ready tasks by width class, in ascending order
-    sorted_s: np.ndarray
-    # (width classes + 2 * types, 2) int64: exact fixed-point sums, each as (high, low): GPU-seconds
-    # by width class, GPU-seconds by best type, and slowdowns by best type
-    sums: np.ndarray
+    sorted_s: np.ndarray  # (n,) float64: seconds of the ready tasks by width class, in ascending order
+    sums: np.ndarray  # (width classes + 2 * types, 2) int64
+    """Exact fixed-point sums, each as (high, low): GPU-seconds by width class, GPU-seconds by best
+    type, and slowdowns by best type."""
     on_type: np.recarray  # (types,) ON_TYPE
     expected: np.recarray  # EXPECTED: current runs, by type and expected end
     ready_s: np.ndarray  # (n,) float64: when each task became ready
     jobs: np.recarray  # (J,) IN_SYSTEM
     in_system: np.ndarray  # (J,) int64: jobs in the system, in order of arrival
     choice: np.ndarray  # (2 * groups * types, 2) int64: task and type of each choice
-    # (K,) int64: bit set of the types on which a demand class fits; -1 if not yet known
-    room: np.ndarray
-    # (K, types) float64: seconds until a demand class fits on a type; -1 if not yet known
-    eta_s: np.ndarray
+    room: np.ndarray  # (K,) int64: bit set of the types on which a demand class fits; -1 if not yet known
+    eta_s: np.ndarray  # (K, types) float64: seconds until a demand class fits on a type; -1 if not yet known
     shown: np.ndarray  # (types, 8) float32: the encoded row of each type.
     # Used only by the codec ``relative``.
     kinds: np.recarray  # (K,) LISTED
@@ -125,8 +119,7 @@ class EpisodeState(NamedTuple):
     ready_tasks: np.ndarray  # (n,) int64: the ready tasks, in no particular order
     ready_at: np.ndarray  # (n,) int64: position of each task in ``ready_tasks``
     left_s: np.ndarray  # (n,) float64: the job's remaining GPU-seconds when the task became ready
-    # (n,) float64: seconds of all ready tasks on their fastest types, in ascending order
-    all_s: np.ndarray
+    all_s: np.ndarray  # (n,) float64: seconds of all ready tasks on their fastest types, in ascending order
     exact: np.ndarray  # (types, 8) float64: the exact rows of the types
     works: np.ndarray  # (choices, 2) float64: remaining GPU-seconds and seconds of each choice
     ranked: np.ndarray  # (choices,) float64: scratch space for sorting the choices

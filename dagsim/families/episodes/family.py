@@ -11,7 +11,7 @@ FAMILY = Family(
             Entry("why_no_episodes", ".offer:why_no_episodes"),
             Entry("compiled_episodes", ".offer:compiled_episodes"),
             Entry("episodes_at_hand", ".offer:at_hand"),
-            Entry("compile_episodes", ".side_by_side:compile_episodes"),
+            Entry("compile_episodes", ".episode_calls:compile_episodes"),
         ),
         "policies": (
             Entry(

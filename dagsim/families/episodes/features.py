@@ -18,7 +18,7 @@ from dagsim.families.episodes.episode_state import EpisodeState
 from dagsim.families.episodes.play import below, exact_sum
 from dagsim.families.episodes.proposals import work_left_s
 from dagsim.families.learning.codecs.candidates import Candidates
-from dagsim.families.learning.codecs.pool import STATIC
+from dagsim.families.learning.codecs.pool import SCALE_S, STATIC
 from dagsim.families.learning.codecs.relative import COLUMN
 
 FIXED, MOVING, SHOWN = 1 + len(STATIC), 10, len(Candidates.gpu_features)
@@ -67,7 +67,7 @@ def show_types(e: EpisodeState) -> None:
         area, slowdowns = e.sums[classes + type_], e.sums[classes + types + type_]
         shown[0] = idle / gpus
         shown[1] = gpus / e.tally.gpus
-        shown[2] = log1p(exact_sum(area[0], area[1]) / gpus / 600)
+        shown[2] = log1p(exact_sum(area[0], area[1]) / gpus / SCALE_S)
         shown[3] = exact_sum(slowdowns[0], slowdowns[1]) / e.tally.waiting
         for probe in range(4):  # seconds until 1, 2, 4 and 8 GPUs are free
             wait_s = freed_in_s(e, (1 << probe) - idle, type_)
@@ -88,12 +88,12 @@ def show_state(e: EpisodeState, context: np.ndarray) -> None:
     context[0] = log1p(float(e.tally.waiting))
     context[1] = log1p(float(e.state.count.runs))
     context[2] = log1p(float(e.tally.jobs))
-    context[3] = log1p(exact_sum(high, low) / gpus / 600)
+    context[3] = log1p(exact_sum(high, low) / gpus / SCALE_S)
     for width in range(classes):
         held = e.widths[width].held
         context[4 + 3 * width] = log1p(float(held))
         context[5 + 3 * width] = _log_time(e.sorted_s[e.widths[width].at]) if held else -1.0
-        context[6 + 3 * width] = log1p(exact_sum(e.sums[width, 0], e.sums[width, 1]) / gpus / 600)
+        context[6 + 3 * width] = log1p(exact_sum(e.sums[width, 0], e.sums[width, 1]) / gpus / SCALE_S)
     at = 4 + 3 * classes
     for column in range(e.shown.shape[1]):
         total = e.shown[0, column]
@@ -192,11 +192,11 @@ def _job_left(e: EpisodeState, job: int) -> float:
             if s.todo[task].unfinished:
                 total += e.facts[task].least_s
         e.jobs[job].tasks_left = s.jobs[job].left
-        e.jobs[job].left = log1p(total / 600) / 3
+        e.jobs[job].left = log1p(total / SCALE_S) / 3
     return e.jobs[job].left
 
 
-PROPOSED = COLUMN["proposed"]
+_PROPOSED = COLUMN["proposed"]
 """The column that marks the proposal of the reference. The features of the type follow it."""
 _WORK_RANK, _SECONDS_RANK = COLUMN["work_rank"], COLUMN["seconds_rank"]
 _RELATIVE_CLIP = 4.0
@@ -256,7 +256,7 @@ def show_relative(e: EpisodeState, tokens: np.ndarray, first: int, choices: int)
     s, now = e.state, e.state.clock.now_s
     unit_s = e.all_s[e.tally.waiting // 2]
     shown_columns = e.exact.shape[1]
-    further = tokens.shape[1] > PROPOSED + 1 + shown_columns
+    further = tokens.shape[1] > _PROPOSED + 1 + shown_columns
     task, job, kind = int64(-1), int64(-1), int64(-1)
     on_best_s = first_s = second_s = shorter = left_s = 0.0
     for choice in range(e.tally.choices):
@@ -293,13 +293,23 @@ def show_relative(e: EpisodeState, tokens: np.ndarray, first: int, choices: int)
         row[16] = shorter
         row[17] = e.slowdown[task, type_] - shown[3]
         row[18] = _log_over(work_s, unit_s)
-        row[PROPOSED] = 1.0 if task == e.tally.proposed and type_ == e.tally.on else 0.0
+        row[_PROPOSED] = 1.0 if task == e.tally.proposed and type_ == e.tally.on else 0.0
         for column in range(shown_columns):
-            row[PROPOSED + 1 + column] = shown[column]
+            row[_PROPOSED + 1 + column] = shown[column]
         if further:
-            row[PROPOSED + 1 + shown_columns] = 1.0
+            row[_PROPOSED + 1 + shown_columns] = 1.0
     _show_ranks(e, tokens, first, choices, int64(0), int64(_WORK_RANK))
     _show_ranks(e, tokens, first, choices, int64(1), int64(_SECONDS_RANK))
+
+
+@inner
+def show_wait(e: EpisodeState, tokens: np.ndarray, row: int) -> None:
+    """Fill the row of the choice to wait."""
+    for column in range(tokens.shape[1]):
+        tokens[row, column] = 0.0
+    tokens[row, 0] = 1.0
+    if e.tally.relative:
+        tokens[row, _PROPOSED] = 1.0 if e.tally.proposed < 0 else 0.0
 
 
 @inner

@@ -19,19 +19,17 @@ from dagsim.families.compiled.choice import too_much
 from dagsim.families.compiled.memory import PAST, TASK, Classes, EmptyNodes, Jobs, Work, records
 from dagsim.families.compiled.reading import EngineScenario, demand_classes, empty_nodes
 from dagsim.families.compiled.rules import RECALL
-from dagsim.families.episodes.episode_state import EpisodeCodec, EpisodeReward, scratch, too_large
-from dagsim.families.episodes.playout import NO_NET, ScorerNet
-from dagsim.families.episodes.side_by_side import (
-    Image,
+from dagsim.families.episodes.episode_calls import (
     TrialColumns,
     advance_episodes,
-    aligned,
     compile_episodes,
     play_out_episodes,
     propose_in,
-    put_at,
     recall_in,
 )
+from dagsim.families.episodes.episode_state import EpisodeCodec, EpisodeReward, scratch, too_large
+from dagsim.families.episodes.images import Image, aligned, put_at
+from dagsim.families.episodes.playout import NO_NET, ScorerNet
 from dagsim.systems.cluster.api import ClusterState, ClusterView, JobState
 
 _LATE = 0.05

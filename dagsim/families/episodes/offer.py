@@ -44,7 +44,7 @@ def compiled_episodes(
 def at_hand() -> bool:
     """Return True if the code of compiled episodes can be loaded. Otherwise, start compiling it in
     another process."""
-    from dagsim.families.episodes.side_by_side import are_warm
+    from dagsim.families.episodes.episode_calls import are_warm
 
     if not jit.jitted():
         return False

@@ -36,11 +36,10 @@ from dagsim.families.compiled.rules import (
 )
 from dagsim.families.episodes.episode_state import EpisodeState
 from dagsim.families.episodes.proposals import drop_ready, least_work, note_ends, note_ready, propose
+from dagsim.families.learning.codecs.pool import SCALE_S
 
 COARSE, FINE = 2.0**20, 2.0**60
 """Sums that leave no residue: ``high`` whole units of 2**-20, and ``low`` of 2**-80."""
-SCALE_S = 600.0
-"""As in ``codecs.pool``: seconds of a typical task, whose logarithm is 0."""
 
 
 @inner

@@ -16,7 +16,7 @@ from dagsim.families.compiled.jit import by_pointer, inner, int64
 from dagsim.families.compiled.memory import SLOTS
 from dagsim.families.compiled.rules import COMPLETED, DECIDE, MOVE, move_on
 from dagsim.families.episodes.episode_state import EpisodeState
-from dagsim.families.episodes.features import PROPOSED, show_relative, show_relative_state
+from dagsim.families.episodes.features import show_relative, show_relative_state, show_wait
 from dagsim.families.episodes.play import (
     add_run,
     forget_end,
@@ -52,8 +52,7 @@ class ScorerNet(NamedTuple):
     own: np.ndarray  # (H, H) float32
     inner: np.ndarray  # (H, H) float32
     inner_bias: np.ndarray  # (H,) float32
-    # (H,) float32; the bias of the score is omitted because it does not change any choice
-    score: np.ndarray
+    score: np.ndarray  # (H,) float32; the bias of the score is omitted because it does not change any choice
     tokens: np.ndarray  # (rows, F) float32
     context: np.ndarray  # (C,) float32
     gpus: np.ndarray  # (1, D) float32
@@ -177,10 +176,7 @@ def best_choice(e: EpisodeState, net: ScorerNet) -> int:
     show_relative_state(e, net.context, net.gpus)
     show_relative(e, net.tokens, int64(0), choices)
     if e.tally.pending:
-        for column in range(net.tokens.shape[1]):
-            net.tokens[choices, column] = 0.0
-        net.tokens[choices, 0] = 1.0
-        net.tokens[choices, PROPOSED] = 1.0 if e.tally.proposed < 0 else 0.0
+        show_wait(e, net.tokens, choices)
     hidden = len(net.embed_bias)
     for unit in range(hidden):
         net.shared[unit] = net.around_bias[unit]

@@ -270,10 +270,8 @@ class _Lives(NamedTuple):
     last_s: np.ndarray  # (T,) float64: duration of the last finished attempt
     total_s: np.ndarray  # (T,) float64: total duration of all finished attempts
     began_s: np.ndarray  # (T,) float64: start of the current attempt, or NaN
-    # (T,) bool: True if the task is still waiting or running after the last event
-    alive: np.ndarray
-    # (T,) bool: True if the first event is an end, because the task had started before the trace
-    is_headless: np.ndarray
+    alive: np.ndarray  # (T,) bool: True if the task is still waiting or running after the last event
+    is_headless: np.ndarray  # (T,) bool: True if the first event is an end, because the task had started before
 
     @classmethod
     def of(cls, table: Table, rows: np.ndarray, job: np.ndarray, kind: np.ndarray, time_s: np.ndarray) -> _Lives:

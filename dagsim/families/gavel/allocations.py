@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from dagsim.errors import ConfigError
+from dagsim.families.gavel.gpu_prices import PUBLISHED_PRICES, price_of
 from dagsim.families.gavel.linear_programs import ShareProgram, program_rows
 from dagsim.families.gavel.round_ledger import Allocation, Allocator, GavelJob, JobOrPair, Situation
 from dagsim.model.arithmetic import ordered_sum
@@ -22,8 +23,6 @@ _PACKING_GAIN = 1.5
 """Sum of normalised rates above which FIFO packs two jobs."""
 _REFERENCE = "V100-16"
 """Type whose rates stand for all types in policies that do not know the types."""
-DOLLARS = {"V100-16": 2.48, "P100": 1.46, "K80": 0.45}
-"""Price per GPU and hour in Gavel's policies with cost."""
 _BISECTION_RATIO = 1.05
 """Ratio of the bounds at which Gavel's bisection of the total duration ends."""
 _DURATIONS_S = (100.0, 1e6)
@@ -355,7 +354,7 @@ class SumOfRates(_Rule):
         program = ShareProgram(situation, False)
         gain = np.asarray(program.rates.sum(axis=0)).ravel()
         if self.cost:
-            gain = gain / np.tile([DOLLARS.get(name, DOLLARS[_REFERENCE]) for name in program.types], len(program.keys))
+            gain = gain / np.tile([price_of(name, PUBLISHED_PRICES) for name in program.types], len(program.keys))
         shares = program.best(gain)
         return program.allocation(np.zeros(len(gain)) if shares is None else shares)
 

@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from dagsim.errors import ConfigError, require
+from dagsim.families.gavel.gpu_prices import CLOUD_PRICES, price_of
 from dagsim.model import Decision, Preempt, Start, Wait
 from dagsim.systems.cluster.api import ClusterView, DemandClass, Run, TaskState
 from dagsim.systems.cluster.policies.orders import width
@@ -38,9 +39,6 @@ _Shared: TypeAlias = tuple[tuple[int, float], ...]
 """Types, each with the share of its time that a task should spend there."""
 _USED = 1e-6
 """Shares up to this are rounding errors."""
-
-PRICE_PER_HOUR = {"A100-80": 5.0, "A100-40": 3.7, "V100-32": 2.5, "V100-16": 2.5, "P100": 1.5, "K80": 0.5, "T4": 0.35}
-"""Price in dollars per GPU and hour in public clouds, 2023; other types cost the same as a V100."""
 
 
 class GavelEvents:
@@ -225,7 +223,7 @@ class GavelEvents:
             kinds = by_rate(left_s, [width(task) for task in tasks])
         else:
             kinds = [self._rivals[task].kind for task in tasks]
-        price = [PRICE_PER_HOUR.get(gpu.name, 2.5) if gpu else 0.0 for gpu in types]
+        price = [price_of(gpu.name, CLOUD_PRICES) if gpu else 0.0 for gpu in types]
         return _used_shares(kinds, capacity, price if self.objective == "cost" else None)
 
     def _count(self, view: ClusterView) -> None:
@@ -322,6 +320,9 @@ def _solved(
 ) -> tuple[tuple[float, ...], ...]:
     """Return the shares of a task of each kind, with ``count`` tasks per kind. Maximise the lowest
     progress or, with a ``price``, the progress per dollar.
+
+    Unlike ``linear_programs``, which follows Gavel's published policies, this program has a row for
+    each kind instead of each job, and takes any optimum. It is solved at events, and has to be fast.
     """
     # Use milp rather than linprog, which gives the same result but takes longer to check its input.
     from scipy.optimize import milp

@@ -1,5 +1,5 @@
-"""Linear programs for shares of time, and the search for solutions in the middle of the optimal
-set.
+"""Linear programs for shares of time in Gavel's published policies, and the search for solutions in
+the middle of the optimal set. The policy ``gavel-events`` has a smaller program of its own.
 
 HiGHS solves the linear programs. If several sets of shares are optimal, HiGHS may return another
 set than the authors' solver (ECOS). Rounds may then differ, although the optimum is the same.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
-from typing import Any
-from weakref import WeakKeyDictionary
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from dagsim.families.kubernetes.api.cluster_objects import ClusterObjects, object_kind
@@ -27,6 +26,18 @@ from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
 
+_USUAL_S = 3600.0
+"""Time in seconds that waiting jobs are assumed to take if no job is running."""
+
+
+class _KeptPieces(NamedTuple):
+    """The running and waiting pods and pod sets of each job, and from what they were read."""
+
+    source: Source
+    options: TraceOptions
+    report: ReadReport
+    groups: list[list[FoundPiece]]
+
 
 class KubernetesNow(Kubernetes):
     """The jobs that are running or waiting when ``kubectl get`` is called, which is when the
@@ -42,11 +53,16 @@ class KubernetesNow(Kubernetes):
     summary = "Kubernetes at one moment: kubectl get pods,workloads -A -o json (name it with --format)"
     uses = Kubernetes.uses - {"keep_partial", "count_pull"}
 
+    def __init__(self) -> None:
+        self._kept: _KeptPieces | None = None
+        """What ``begins_s`` has read, until ``read`` uses it. A simulation needs both methods, and
+        reading takes most of the time."""
+
     def recognises(self, source: Source) -> bool:
         return False
 
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
-        reading, groups = _present(source, options, report)
+        reading, groups = self._present(source, options, report)
         now_s = _instant_s(entry.piece for entries in groups for entry in entries)
         running = [entry.piece for entries in groups for entry in counted_pieces(_with_fate(entries, PodFate.RUNS))]
         usual_s = median([piece.limit_s or 2 * piece.age_s(now_s) for piece in running] or [_USUAL_S])
@@ -81,8 +97,8 @@ class KubernetesNow(Kubernetes):
 
     def begins_s(self, source: Source, options: TraceOptions) -> float | None:
         """Return the time of the last event in any object, plus one second."""
-        _, groups = _present(source, options, report := ReadReport())
-        _ALREADY_READ[source] = options, report, groups
+        _, groups = self._present(source, options, report := ReadReport())
+        self._kept = _KeptPieces(source, options, report, groups)
         pieces = [entry.piece for entries in groups for entry in entries]
         return _instant_s(pieces) if pieces else None
 
@@ -94,25 +110,20 @@ class KubernetesNow(Kubernetes):
             "tenant": f"the {options.tenant or 'queue, or else the namespace'} (--read tenant=)",
         }
 
-
-_USUAL_S = 3600.0
-"""Time in seconds that waiting jobs are assumed to take if no job is running."""
-_ALREADY_READ: WeakKeyDictionary[Source, tuple[TraceOptions, ReadReport, list[list[FoundPiece]]]] = WeakKeyDictionary()
-"""The objects that ``begins_s`` has read, kept until ``read`` uses them. A simulation needs both
-methods, and reading takes most of the time."""
-
-
-def _present(source: Source, options: TraceOptions, report: ReadReport) -> tuple[PodJobs, list[list[FoundPiece]]]:
-    """Return the running and waiting pods and pod sets of each job, together with the object that
-    builds jobs from them. Record the number of rows in the report.
-    """
-    named = options.named_gpus()
-    kept = _ALREADY_READ.pop(source, None)
-    if kept is not None and kept[0] == options and not (report.strict or report.full):
-        report.adopt(kept[1])
-        return PodJobs(source, options, report, named, {}, ClusterObjects(), True), kept[2]
-    reading = PodJobs(source, options, report, named, bound_times_s(source), objects_around(source), True)
-    return reading, list(map(reading.now, reading.groups()))
+    def _present(
+        self, source: Source, options: TraceOptions, report: ReadReport
+    ) -> tuple[PodJobs, list[list[FoundPiece]]]:
+        """Return the running and waiting pods and pod sets of each job, together with the object that
+        builds jobs from them. Record the number of rows in the report.
+        """
+        named = options.named_gpus()
+        kept, self._kept = self._kept, None
+        fits = kept is not None and kept.source is source and kept.options == options
+        if kept is not None and fits and not (report.strict or report.full):
+            report.adopt(kept.report)
+            return PodJobs(source, options, report, named, {}, ClusterObjects(), True), kept.groups
+        reading = PodJobs(source, options, report, named, bound_times_s(source), objects_around(source), True)
+        return reading, list(map(reading.now, reading.groups()))
 
 
 def _instant_s(pieces: Iterable[PodRecord]) -> float:

@@ -24,7 +24,7 @@ def shipped_agents(system: System | type[System]) -> dict[str, Path]:
     paths = {name: package.joinpath(file) for name, file in system.agents.items()}
     for home, entry in family_entries("agents"):
         if system.system in entry.tags:
-            paths[entry.name] = files(home).joinpath(entry.target)
+            paths[entry.name] = files(home).joinpath(str(entry.target))
     return {name: Path(str(path)) for name, path in paths.items()}
 
 
@@ -56,7 +56,7 @@ def agent_of(scenario: Scenario, spec: Spec) -> Policy[Any, Any]:
     Raises:
         InputError: The agent's parameters or its checkpoint are invalid.
     """
-    from dagsim.families.learning.checkpoint import load_agent
+    from dagsim.families.learning.agent_policy import load_agent
 
     name, params = spec
 
@@ -86,7 +86,7 @@ def newest_agent(algorithm: str, root: Path, system: str) -> Path | None:
     trained = sorted(root.glob(f"*-train-{algorithm}-*/best.pt"), key=lambda path: path.parent.name, reverse=True)
     if not trained:
         return None
-    from dagsim.families.learning.checkpoint import read_plain
+    from dagsim.families.learning.checkpoint_file import read_plain
 
     return next((path for path in trained if read_plain(path).get("system", DEFAULT_SYSTEM) == system), None)
 
@@ -97,6 +97,6 @@ def algorithm_of(path: Path) -> str:
     Raises:
         RunFolderError: The file is missing or damaged.
     """
-    from dagsim.families.learning.checkpoint import read_plain
+    from dagsim.families.learning.checkpoint_file import read_plain
 
     return str(read_plain(path)["algorithm"])

@@ -18,8 +18,11 @@ from dagsim.model.log import RUN_ENDS, LogRow, Schedule
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.state import JobState, Run, TaskState
 
+_ARRIVED, _ADMITTED = int(Kind.ARRIVED), int(Kind.ADMITTED)
+_COMPLETED, _REJECTED = int(Kind.COMPLETED), int(Kind.REJECTED)
+_LEFT = (_COMPLETED, _REJECTED)
 _RUNS = (int(Kind.STARTED), int(Kind.COMPUTING), int(Kind.FINISHED))
-_ARRIVED, _LEFT = int(Kind.ARRIVED), (int(Kind.COMPLETED), int(Kind.REJECTED))
+_STOPS = (int(Kind.PREEMPTED), int(Kind.FAILED))
 
 
 class Accrual:
@@ -60,10 +63,11 @@ class _PerJob(Accrual):
         return 1.0
 
     def take(self, row: LogRow) -> None:
-        if row[0] == _ARRIVED:
-            self.change(row[1], self.weight(row[2]))
-        elif row[0] in _LEFT:
-            self.change(row[1], -self.weight(row[2]))
+        kind, now, job, _, _, _, _, _, _ = row
+        if kind == _ARRIVED:
+            self.change(now, self.weight(job))
+        elif kind in _LEFT:
+            self.change(now, -self.weight(job))
 
 
 class JobSeconds(_PerJob):
@@ -87,8 +91,9 @@ class BoundedStretch(_PerJob):
 
     def take(self, row: LogRow) -> None:
         super().take(row)
-        if row[0] == Kind.COMPLETED:
-            slowdown = (row[1] - self._schedule.jobs[row[2]].arrival_s) * self.weight(row[2])
+        kind, now, job, _, _, _, _, _, _ = row
+        if kind == Kind.COMPLETED:
+            slowdown = (now - self._schedule.jobs[job].arrival_s) * self.weight(job)
             self._integral += max(0.0, 1.0 - slowdown)
 
 
@@ -102,12 +107,13 @@ class Makespan(Accrual):
         self._in_system = 0
 
     def take(self, row: LogRow) -> None:
-        if row[0] == Kind.ARRIVED:
-            self._first = row[1] if self._first is None else self._first
+        kind, now, _, _, _, _, _, _, _ = row
+        if kind == Kind.ARRIVED:
+            self._first = now if self._first is None else self._first
             self._in_system += 1
-        elif row[0] in (Kind.COMPLETED, Kind.REJECTED):
+        elif kind in _LEFT:
             self._in_system -= 1
-        self._left_s = row[1]
+        self._left_s = now
 
     def total(self, now: float) -> float:
         if self._first is None:
@@ -125,16 +131,17 @@ class IdleGpuSeconds(Accrual):
         self._held = 0.0
 
     def take(self, row: LogRow) -> None:
-        if row[0] == Kind.ARRIVED:
+        kind, now, _, _, _, _, _, _, held = row
+        if kind == Kind.ARRIVED:
             self._in_system += 1
-        elif row[0] in (Kind.COMPLETED, Kind.REJECTED):
+        elif kind in _LEFT:
             self._in_system -= 1
-        elif row[0] == Kind.STARTED:
-            self._held += row[8]
-        elif row[0] in RUN_ENDS:
-            self._held -= row[8]
+        elif kind == Kind.STARTED:
+            self._held += held
+        elif kind in RUN_ENDS:
+            self._held -= held
         idle_share = 1.0 - self._held / self._gpus if self._in_system else 0.0
-        self.change(row[1], idle_share - self.rate)
+        self.change(now, idle_share - self.rate)
 
 
 class Joules(Accrual):
@@ -158,7 +165,7 @@ class Joules(Accrual):
         self._begun = False
 
     def take(self, row: LogRow) -> None:
-        kind, now, node = row[0], row[1], row[5]
+        kind, now, _, _, _, node, _, _, held = row
         if not self._begun:
             if kind == Kind.ARRIVED:
                 self._begun = True
@@ -166,9 +173,9 @@ class Joules(Accrual):
             elif kind in (Kind.DOWN, Kind.UP, Kind.POWER):
                 self._up_watts += self._changed(row)
         elif kind == Kind.STARTED:
-            self.change(now, row[8] * self._extra[node])
+            self.change(now, held * self._extra[node])
         elif kind in RUN_ENDS:
-            self.change(now, -row[8] * self._extra[node])
+            self.change(now, -held * self._extra[node])
         elif kind in (Kind.DOWN, Kind.UP, Kind.POWER) and (change := self._changed(row)):
             self.change(now, change)
 
@@ -176,9 +183,10 @@ class Joules(Accrual):
         """Return by how many watts the idle power changes when a node goes down, comes up, or is
         powered on or off.
         """
-        kind, node, drawn = row[0], row[5], self._drawn[row[5]]
+        kind, _, _, _, _, node, _, _, state = row
+        drawn = self._drawn[node]
         if kind == Kind.POWER:
-            self._off[node] = row[8] == PowerState.OFF
+            self._off[node] = state == PowerState.OFF
         else:
             self._down[node] = kind == Kind.DOWN
         watts = self._off_watts[node] if self._off[node] else self._idle[node]
@@ -198,22 +206,22 @@ class Unfairness(Accrual):
         self._held: dict[str, float] = {}
 
     def take(self, row: LogRow) -> None:
-        kind, now, job = row[0], row[1], row[2]
+        kind, now, job, _, _, _, _, _, gpus = row
         if job < 0:
             return
         tenant = self._schedule.jobs[job].tenant
         if kind == Kind.ARRIVED:
             self._jobs[tenant] = self._jobs.get(tenant, 0) + 1
-        elif kind in (Kind.COMPLETED, Kind.REJECTED):
+        elif kind in _LEFT:
             self._jobs[tenant] -= 1
             if not self._jobs[tenant]:
                 del self._jobs[tenant]
         elif kind == Kind.STARTED:
-            self._held[tenant] = self._held.get(tenant, 0.0) + row[8]
+            self._held[tenant] = self._held.get(tenant, 0.0) + gpus
         elif kind in RUN_ENDS:
-            self._held[tenant] -= row[8]
+            self._held[tenant] -= gpus
         held = [max(self._held.get(name, 0.0), 0.0) for name in self._jobs]
-        squares = len(held) * ordered_sum(gpus * gpus for gpus in held)
+        squares = len(held) * ordered_sum(share * share for share in held)
         self.change(now, (1.0 - ordered_sum(held) ** 2 / squares if squares > 0 else 0.0) - self.rate)
 
 
@@ -231,7 +239,8 @@ class ShapedJobSeconds(JobSeconds):
         self._paths = CriticalPaths(kernel)
 
     def take(self, row: LogRow) -> None:
-        if row[0] not in _RUNS:
+        kind = row[0]
+        if kind not in _RUNS:
             super().take(row)
             self._paths.take(row)
 
@@ -258,7 +267,7 @@ class LostGpuSeconds(_Count):
         self._begun: dict[int, float] = {}
 
     def take(self, row: LogRow) -> None:
-        kind, now, job, task, run, gpus = *row[:5], row[8]
+        kind, now, job, task, run, _, _, _, gpus = row
         if kind == Kind.STARTED:
             self._begun[run] = now
         elif kind == Kind.PREEMPTED:
@@ -274,13 +283,9 @@ class Rejections(_Count):
         super().__init__()
 
     def take(self, row: LogRow) -> None:
-        if row[0] == Kind.REJECTED and row[8] == RejectReason.BY_POLICY:
+        kind, _, _, _, _, _, _, _, reason = row
+        if kind == Kind.REJECTED and reason == RejectReason.BY_POLICY:
             self.add(1.0)
-
-
-_ARRIVED, _ADMITTED = int(Kind.ARRIVED), int(Kind.ADMITTED)
-_REJECTED, _COMPLETED = int(Kind.REJECTED), int(Kind.COMPLETED)
-_STOPS = (int(Kind.PREEMPTED), int(Kind.FAILED))
 
 
 class CriticalPaths:
@@ -328,7 +333,7 @@ class CriticalPaths:
 
     def take(self, row: LogRow) -> None:
         """Process a row of the log if it reports an arrival, a departure or a stopped run."""
-        kind, number = row[0], row[2]
+        kind, _, number, _, _, _, _, _, _ = row
         if kind in (_ARRIVED, _ADMITTED):
             job = self._simulation.frontier.jobs.get(number)
             if job is not None:

@@ -70,7 +70,7 @@ FAMILY = Family(
             Entry("shipped_agents", ".agents:shipped_agents"),
             Entry("ray_rollouts", ".training.ray_rollouts:RayRollouts"),
             Entry("training_events", ".training.learner:writer"),
-            Entry("training_caveats", ".checkpoint:caveats"),
+            Entry("training_caveats", ".training_caveats:caveats"),
             Entry("training_sweep", ".training.train_sweep:training_sweep"),
         ),
         "public": (

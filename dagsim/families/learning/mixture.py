@@ -93,6 +93,11 @@ class MixtureScenario(ClusterWorld):
     """Share of seeds for which policies know only the users' time limits. A time limit is 1 to
     about 20 times the true duration, rounded up to a power of 2.
     """
+    typical: float = 0.0
+    """Share of seeds for which policies know only the typical duration: every task has the geometric
+    mean of all tasks as its estimate. An agent with ``beliefs`` expects about the same where
+    durations are hidden, but these episodes also run in the compiled engine, without ``beliefs``.
+    """
     failing: float = 0.0
     """Share of seeds for which nodes fail. If a node fails, its runs start over."""
     restart_s: tuple[float, float] = (0.0, 0.0)
@@ -116,7 +121,7 @@ class MixtureScenario(ClusterWorld):
     @property
     def knowledge(self) -> tuple[str, ...]:
         """The kinds of estimates that can be drawn."""
-        shares = {"noisy": self.noisy, "hidden": self.hidden, "predicted": self.limited}
+        shares = {"noisy": self.noisy, "hidden": self.hidden, "predicted": self.limited + self.typical}
         kinds = [kind for kind, share in shares.items() if share > 0]
         return (*kinds, "exact") if ordered_sum(shares.values()) < 1 else tuple(kinds)
 
@@ -129,12 +134,12 @@ class MixtureScenario(ClusterWorld):
                     f"mixture: {name} must be [smallest, largest], both at least {least:g}; got [{low}, {high}]"
                 )
         require(self.instances >= 1, "mixture: instances must be 1 or more", self.instances)
-        for name in ("noisy", "hidden", "limited", "failing", "trace_share"):
+        for name in ("noisy", "hidden", "limited", "typical", "failing", "trace_share"):
             require(0 <= getattr(self, name) <= 1, f"mixture: {name} must be between 0 and 1", getattr(self, name))
-        if self.noisy + self.hidden + self.limited > 1 + 1e-9:
+        if self.noisy + self.hidden + self.limited + self.typical > 1 + 1e-9:
             raise ConfigError(
-                "mixture: noisy, hidden and limited are shares of all seeds, so their sum must be 1 or less; got "
-                f"{self.noisy:g} + {self.hidden:g} + {self.limited:g}"
+                "mixture: noisy, hidden, limited and typical are shares of all seeds, so their sum must be 1 or less; "
+                f"got {self.noisy:g} + {self.hidden:g} + {self.limited:g} + {self.typical:g}"
             )
         for trace in self.traces:
             if trace.window is None:
@@ -203,7 +208,7 @@ class MixtureScenario(ClusterWorld):
             return Estimates("noisy", float(rng.uniform(*self.noise)))
         if draw < self.noisy + self.hidden:
             return Estimates("hidden")
-        return Estimates("predicted" if draw < self.noisy + self.hidden + self.limited else "exact")
+        return Estimates("predicted" if draw < self.noisy + self.hidden + self.limited + self.typical else "exact")
 
     def _scenario(
         self, seed: int, cluster: Cluster, arrays: JobArrays, runtime: Runtime, estimates: Estimates
@@ -213,7 +218,10 @@ class MixtureScenario(ClusterWorld):
         rng = stream(seed, "mixture", 1)
         if estimates.kind == "predicted":
             claimed = arrays.work * np.exp(rng.normal(1.0, 0.8, len(arrays.work)).clip(0.0, 3.0))
-            arrays = replace(arrays, estimate=2.0 ** np.ceil(np.log2(np.maximum(claimed, 1e-9))))
+            estimate = 2.0 ** np.ceil(np.log2(np.maximum(claimed, 1e-9)))
+            if stream(seed, "mixture", 2).random() * (self.limited + self.typical) < self.typical:
+                estimate = np.full(len(estimate), np.exp(np.mean(np.log(np.maximum(arrays.work, 1e-9)))))
+            arrays = replace(arrays, estimate=estimate)
         failures: tuple[NodeFailures, ...] = ()
         if rng.random() < self.failing:
             typical_s = float(np.median(arrays.work))

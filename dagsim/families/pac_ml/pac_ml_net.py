@@ -162,7 +162,8 @@ class PacMl(ScoreNet):
     def forward(self, batch: ComputationBatch) -> Tensor:
         rows = self.rows(batch.tokens)  # shape (N, H)
         types = self.types(batch.gpus).mean(dim=1)
-        summaries = [_mean_rows(rows, batch), self.embed(batch.graphs)[batch.graph], self.job(batch.context), types]
+        mean = segment_mean(rows, batch.segment, batch.size)
+        summaries = [mean, self.embed(batch.graphs)[batch.graph], self.job(batch.context), types]
         around = self.around(torch.cat(summaries, dim=1))  # shape (B, H)
         return self.score(self.own(rows) + around[batch.segment])[:, 0]  # type: ignore[no-any-return]
 
@@ -171,8 +172,3 @@ class PacMl(ScoreNet):
 
     def stack(self, observations: Sequence[RampObservation]) -> ComputationBatch:  # type: ignore[override]
         return ComputationStore(observations).everything()
-
-
-def _mean_rows(rows: Tensor, batch: ComputationBatch) -> Tensor:
-    """Return the mean of the rows (N, H) in each observation. Shape (B, H)."""
-    return segment_mean(rows, batch.segment, batch.size)

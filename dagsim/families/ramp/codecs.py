@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dagsim.errors import ConfigError, IllegalDecision, require
+from dagsim.families.ramp.bounded import Bounded
 from dagsim.families.ramp.decisions import Partition
 from dagsim.families.ramp.fabric import Fabric, bit_mask
 from dagsim.families.ramp.graph import ComputationGraph
@@ -386,8 +387,7 @@ class RampCodec:
         return rows
 
 
-_GRAPHS_KEPT = 1000
-_graphs: dict[str, GraphArrays] = {}
+_graphs: Bounded[str, GraphArrays] = Bounded(1000)
 
 
 def _arrays_of(view: RampView) -> GraphArrays:
@@ -395,7 +395,5 @@ def _arrays_of(view: RampView) -> GraphArrays:
     graph = view.job.graph
     arrays = _graphs.get(graph.digest)
     if arrays is None:
-        if len(_graphs) >= _GRAPHS_KEPT:
-            _graphs.clear()
         arrays = _graphs[graph.digest] = graph_arrays(graph)
     return arrays

@@ -8,14 +8,14 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from dagsim.errors import ConfigError
+from dagsim.families.ramp.bounded import Bounded
 from dagsim.families.ramp.topology import Block, Topology
 from dagsim.model import Cluster, GpuType, Node, gpu_type
 
 _GB = 1e9
-
-_KEPT = 20_000
-"""Number of crossings kept before the cache is cleared, because their number is unbounded if any
-servers form a block."""
+_MOST_CROSSINGS = 20_000
+"""Maximum number of crossings in the cache. If any servers form a block, there can be any number of
+them."""
 
 
 class Lane(NamedTuple):
@@ -72,7 +72,7 @@ class Fabric:
         self._distinct: dict[int, tuple[int, ...]] = {}
         self._masks: dict[Block, int] = {}
         self._places: dict[Block, dict[int, int]] = {}
-        self._crossings: dict[tuple[Block, Block], Crossing] = {}
+        self._crossings: Bounded[tuple[Block, Block], Crossing] = Bounded(_MOST_CROSSINGS)
         self._exchanges: dict[Block, Crossing] = {}
         self._groups: dict[tuple[Block, ...], Hashable] = {}
 
@@ -136,8 +136,6 @@ class Fabric:
         """Return the transfers from every server of one block to every server of the other."""
         crossing = self._crossings.get((source, target))
         if crossing is None:
-            if len(self._crossings) > _KEPT:
-                self._crossings.clear()
             pair = self.topology.pair
             crossing = self._crossings[source, target] = self._lanes(source, target, pair, exchange=False)
         return crossing

@@ -23,7 +23,7 @@ from dagsim.families.ramp.planner import Outlook, Planner
 from dagsim.families.ramp.view import RampPolicy, RampView
 from dagsim.families.ramp.workload import RampJob
 from dagsim.model import JobFacts, Kind, RejectReason
-from dagsim.model.log import Schedule
+from dagsim.model.log import Record, Schedule
 from dagsim.model.streams import Streams
 from dagsim.systems.seam import decisions_of, drive
 
@@ -244,7 +244,7 @@ class RampKernel:
         self.outcomes.append(JobOutcome(job))
         self._degrees = None
         self.schedule.arrived(self._facts(job))
-        self.schedule.log.append((Kind.ARRIVED, self.now, number, -1, -1, -1, 0, 0, 0.0))
+        self.schedule.log.append(Record(Kind.ARRIVED, self.now, number))
 
     def _carry_out(self, decision: Partition) -> None:
         self._check(decision)
@@ -308,10 +308,10 @@ class RampKernel:
         degrees = self.degrees()
         self._waiting = False
         self.outcomes[number] = JobOutcome(self.queued, degrees, degree, reason, outlook)
-        self.schedule.log.append((Kind.REJECTED, self.now, number, -1, -1, -1, 0, 0, float(reason)))
+        self.schedule.log.append(Record(Kind.REJECTED, self.now, number, value=float(reason)))
 
     def _start(self, degree: int, outlook: Outlook) -> None:
-        number, log = self.queued_number, self.schedule.log
+        number = self.queued_number
         if self.planner.rules.remembered:
             self._remembered.setdefault((self.queued.graph.digest, outlook.parts.degree), outlook.step)
         degrees = self.degrees()
@@ -322,19 +322,24 @@ class RampKernel:
         mask = bit_mask(servers)
         self.occupied |= mask
         heappush(self.running, Running(self.now + outlook.jct_s, number, run, mask))
-        log.append((Kind.ADMITTED, self.now, number, -1, -1, -1, 0, 0, 0.0))
-        for server in sorted(servers):
-            log.append((Kind.STARTED, self.now, number, 0, run, server, 1, 1, 1.0))
+        self.schedule.log.append(Record(Kind.ADMITTED, self.now, number))
+        self._record_run(Kind.STARTED, self.now, number, run, servers)
 
     def _finish(self, done: Running) -> None:
-        outcome, log = self.outcomes[done.number], self.schedule.log
+        outcome = self.outcomes[done.number]
         assert outcome.outlook is not None
         time_s = min(done.end_s, self.now)
         self.outcomes[done.number] = outcome._replace(completed_s=time_s)
-        for server in sorted(outcome.outlook.placement.servers):
-            log.append((Kind.FINISHED, time_s, done.number, 0, done.run, server, 1, 1, 1.0))
-        log.append((Kind.COMPLETED, time_s, done.number, -1, -1, -1, 0, 0, 0.0))
-        log.pack()
+        self._record_run(Kind.FINISHED, time_s, done.number, done.run, outcome.outlook.placement.servers)
+        self.schedule.log.append(Record(Kind.COMPLETED, time_s, done.number))
+        self.schedule.log.pack()
+
+    def _record_run(self, kind: Kind, time_s: float, job: int, run: int, servers: Iterable[int]) -> None:
+        """Record an event of a run on each of its servers, which have one GPU each."""
+        for server in sorted(servers):
+            self.schedule.log.append(
+                Record(kind, time_s, job, task=0, run=run, node=server, instances=1, gpus=1, value=1.0)
+            )
 
     def _placeable(self, degree: int) -> bool:
         parts = self.planner.parts(self.queued.graph, degree)

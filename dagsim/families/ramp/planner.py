@@ -8,6 +8,7 @@ from collections.abc import Hashable, Iterator
 from typing import NamedTuple
 
 from dagsim.errors import ConfigError
+from dagsim.families.ramp.bounded import Bounded
 from dagsim.families.ramp.decisions import OpPlacement, OpSchedule, Rules
 from dagsim.families.ramp.fabric import Fabric, Lane
 from dagsim.families.ramp.graph import ComputationGraph
@@ -15,10 +16,6 @@ from dagsim.families.ramp.lookahead import SHARED, Memo, StepTime, look_ahead
 from dagsim.families.ramp.partition import PARTITIONERS, PartitionedGraph, partitioned
 from dagsim.families.ramp.server_placement import PLACERS, Placer, check_placement, place_inside
 from dagsim.families.ramp.timing import OP_SCHEDULES, TimedGraph, timed
-
-_KEPT = 100_000
-"""Number of placements kept before the cache is cleared, because long training runs keep producing
-new occupancies."""
 
 
 class Outlook(NamedTuple):
@@ -93,12 +90,14 @@ class Planner:
         self._placers: dict[str, Placer] = {placer: PLACERS.create(placer)}
         self._splits: dict[tuple[str, int], tuple[int, ...]] = {}
         self._parts: dict[tuple[str, tuple[int, ...]], PartitionedGraph] = {}
-        self._placements: dict[tuple[str, tuple[int, ...], int, str], OpPlacement | None] = {}
-        self._inside: dict[tuple[str, tuple[int, ...], int], OpPlacement | None] = {}
-        self._seconds: dict[tuple[str, int, int], float | None] = {}
         self._shortest: dict[str, float] = {}
-        self._traffic: dict[tuple[str, tuple[int, ...], OpPlacement], Traffic] = {}
-        self._steps: dict[tuple[str, tuple[int, ...], OpPlacement], StepTime] = {}
+        """These three are by graph, and a workload has few graphs. The others are also by the
+        servers that are free or used."""
+        self._placements: Bounded[tuple[str, tuple[int, ...], int, str], OpPlacement | None] = Bounded()
+        self._inside: Bounded[tuple[str, tuple[int, ...], int], OpPlacement | None] = Bounded()
+        self._seconds: Bounded[tuple[str, int, int], float | None] = Bounded()
+        self._traffic: Bounded[tuple[str, tuple[int, ...], OpPlacement], Traffic] = Bounded()
+        self._steps: Bounded[tuple[str, tuple[int, ...], OpPlacement], StepTime] = Bounded()
 
     def parts(self, graph: ComputationGraph, degree: int) -> PartitionedGraph:
         """Split the graph into pieces according to a degree."""
@@ -120,7 +119,6 @@ class Planner:
         name = placer or self.placer
         key = (parts.graph.digest, parts.splits, occupied, name)
         if key not in self._placements:
-            self._forget()
             placement = self.made_placer(name).place(0, parts, self.fabric, occupied, self.rules)
             if placement is not None:
                 check_placement(placement, parts, self.fabric, occupied, name)
@@ -133,8 +131,6 @@ class Planner:
         """
         key = (parts.graph.digest, parts.splits, servers)
         if key not in self._inside:
-            if len(self._inside) > _KEPT:
-                self._inside.clear()
             self._inside[key] = place_inside(servers, 0, parts, self.fabric, self.rules)
         return self._inside[key]
 
@@ -143,8 +139,6 @@ class Planner:
         the job cannot be placed there."""
         key = (graph.digest, degree, servers)
         if key not in self._seconds:
-            if len(self._seconds) > _KEPT:
-                self._seconds.clear()
             parts = self.parts(graph, degree)
             placement = self.place_on(parts, servers)
             self._seconds[key] = None if placement is None else self.step(parts, placement).seconds
@@ -218,13 +212,6 @@ class Planner:
     def timed(self, parts: PartitionedGraph, placement: OpPlacement) -> TimedGraph:
         """Return the graph with the transfer time of every dependency."""
         return timed(parts, placement, self.fabric, self.rules)
-
-    def _forget(self) -> None:
-        """Clear the caches if they have become large."""
-        if len(self._placements) > _KEPT:
-            self._placements.clear()
-            self._steps.clear()
-            self._traffic.clear()
 
     def _critical_path_s(self, graph: ComputationGraph) -> float:
         degree = max(degree for degree in self.rules.degrees if self.fabric.blocks(degree))

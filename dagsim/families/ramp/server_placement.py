@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from dagsim.errors import IllegalDecision
+from dagsim.families.ramp.bounded import Bounded
 from dagsim.families.ramp.decisions import OpPlacement, Rules
 from dagsim.families.ramp.fabric import Fabric
 from dagsim.families.ramp.partition import PartitionedGraph
@@ -31,9 +32,6 @@ class Placer(Protocol):
     ) -> OpPlacement | None:
         """Return a placement outside ``occupied`` (a bit mask), or None if there is none."""
 
-
-_KEPT = 100_000
-"""Number of block rankings kept before the cache is cleared."""
 
 _HERE = "dagsim.families.ramp.server_placement"
 
@@ -152,7 +150,7 @@ class BestFitBlocks(Packed):
     def __init__(self, largest: int = 16) -> None:
         self.largest = largest
         self._others: dict[Fabric, tuple[np.ndarray, np.ndarray]] = {}
-        self._known: dict[tuple[Fabric, int, int], list[int]] = {}
+        self._known: Bounded[tuple[Fabric, int, int], list[int]] = Bounded()
 
     def _outer(self, fabric: Fabric, size: int, occupied: int) -> list[int]:
         free = super()._outer(fabric, size, occupied)
@@ -164,8 +162,6 @@ class BestFitBlocks(Packed):
             after = np.array([mask | occupied for mask in free], np.uint64)
             left = ((after[:, None] & masks[None, :]) == 0) @ weights
             order = np.argsort(-left, kind="stable")
-            if len(self._known) > _KEPT:
-                self._known.clear()
             ranking = self._known[fabric, size, occupied] = [free[number] for number in order.tolist()]
         return ranking
 

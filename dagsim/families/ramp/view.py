@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from dagsim.families.ramp.bounded import Bounded
 from dagsim.families.ramp.decisions import Partition, Rules
 from dagsim.families.ramp.fabric import Fabric
 from dagsim.families.ramp.partition import PartitionedGraph
@@ -144,9 +145,6 @@ ARRIVALS = (1, 2, 3, 5, 8, 13, 21)
 _MOST_BLOCKS = 4096
 """Maximum number of blocks counted per size; larger fabrics use the first ones."""
 
-_KEPT = 100_000
-"""Number of sets of servers kept before the cache is cleared."""
-
 
 class _Blocks:
     """All distinct blocks on a fabric, as the bits of words. All blocks in a word have the same
@@ -159,14 +157,12 @@ class _Blocks:
         """First word of each size, (sizes,)."""
         self.full = np.array([(1 << len(blocks)) - 1 for blocks in self.words], np.uint64)
         self.counts = np.maximum(self.count(self.full), 1)
-        self._touched: dict[int, NDArray[np.uint64]] = {}
+        self._touched: Bounded[int, NDArray[np.uint64]] = Bounded()
 
     def touched(self, servers: int) -> NDArray[np.uint64]:
         """Return the bits of the blocks that contain at least one of these servers. Shape (words,)."""
         words = self._touched.get(servers)
         if words is None:
-            if len(self._touched) > _KEPT:
-                self._touched.clear()
             bits = [sum(1 << bit for bit, block in enumerate(blocks) if block & servers) for blocks in self.words]
             words = self._touched[servers] = np.array(bits, np.uint64)
         return words

@@ -130,15 +130,10 @@ def _site_of(
     site = read_site(files, zone)
     if site is None:
         return None
-    imported = grouped(site.found_nodes(), named, keep_all=True, in_order=True)
-    queues, network = site.queues(named), site.network(imported.node_names())
-    restarts = site.restarts(queues)
-    log = log_in(paths)
-    # ``queues`` and ``network``, called above, have added to ``unmodelled``
-    unmodelled = with_jobs(site.unmodelled, log, site.written_s)
-    name = site.cluster_name or name
-    text = cluster_yaml(imported, name, origin, queues, unmodelled, network, site.policy, restarts)
-    return _Made(text, imported, unmodelled, site, log)
+    facts, log = site.facts(named), log_in(paths)
+    unmodelled, name = with_jobs(facts.unmodelled, log, site.written_s), site.cluster_name or name
+    text = cluster_yaml(facts.nodes, name, origin, facts.queues, unmodelled, facts.network, site.policy, facts.restarts)
+    return _Made(text, facts.nodes, unmodelled, site, log)
 
 
 def _cluster_of(

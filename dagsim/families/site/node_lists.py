@@ -110,6 +110,18 @@ class ImportedSite:
         """Return the network between the nodes ``names``, if the files describe one."""
         return None
 
+    def facts(self, named: Mapping[str, str] | None = None) -> SiteFacts:
+        """Return all that the files describe. ``named`` maps the site's names for GPU types to the
+        names to use.
+
+        Raises:
+            TraceError: No file lists nodes, or a value cannot be read.
+        """
+        nodes = grouped(self.found_nodes(), named, keep_all=True, in_order=True)
+        queues, network = self.queues(named), self.network(nodes.node_names())
+        restarts = self.restarts(queues)
+        return SiteFacts(nodes, queues, network, restarts, tuple(self.unmodelled))
+
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _PROFILE = re.compile(r"(.*?)[_.:-]?(\d)g\.(\d{1,3})gb", re.IGNORECASE)
@@ -168,6 +180,18 @@ class _Part(NamedTuple):
     weight: float = 1.0
     manifest: str = ""
     on_demand: OnDemand | None = None
+
+
+class SiteFacts(NamedTuple):
+    """What the files of a site describe."""
+
+    nodes: ImportedCluster
+    queues: QueueTree
+    network: dict[str, Any] | None
+    restarts: bool
+    """True if preempted jobs start again from the beginning."""
+    unmodelled: tuple[str, ...]
+    """Settings that have no effect here."""
 
 
 def grouped(

@@ -27,9 +27,9 @@ class StageGraph(NamedTuple):
 
     remaining: np.ndarray  # shape (N,), int64: tasks that have not been launched
     seen_ms: np.ndarray  # shape (N,), float64: duration of a task, as policies see it.
-    # shape (N,), int64: number of additional executors that the stage could use, beyond those working for
-    # it or on their way to it. May be negative.
-    demand: np.ndarray
+    demand: np.ndarray  # shape (N,), int64
+    """Number of additional executors that each stage could use, beyond those working for it or on
+    their way to it. It may be negative."""
     executing: np.ndarray  # shape (N,), int64: running tasks
     ready: np.ndarray  # shape (N,), bool: True if all parents are complete
     schedulable: np.ndarray  # shape (N,), bool: True if the stage can be chosen now
@@ -85,10 +85,23 @@ class StageTable:
     stage that has changed.
     """
 
+    _row: dict[StageState, int]
+    """The row of each stage of the active jobs, complete stages included. There are n rows."""
+    _starts: np.ndarray  # shape (J,), int64: first row of each job
+    _job: np.ndarray  # shape (n,), int64, like all columns without another type
+    _height: np.ndarray
+    _edges: np.ndarray  # shape (m, 2), int64
+    _remaining: np.ndarray
+    _inbound: np.ndarray
+    _executing: np.ndarray
+    _blockers: np.ndarray
+    _seen_ms: np.ndarray  # float64
+    _live: np.ndarray  # bool: True if the stage is incomplete
+
     def __init__(self, cluster: ExecutorPools) -> None:
         self._cluster = cluster
         self._jobs: list[SparkJobState] = []
-        cluster.moved = set()
+        self._rebuild()
 
     def graph(self) -> StageGraph:
         """Return the graph for the current state."""

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from html import unescape
 
 import anyio
 from anyio.to_thread import run_sync
@@ -20,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from dagsim.errors import DagsimError, InputError
 from dagsim.families.web.charts import element
-from dagsim.families.web.document import document, page, sealed, static
+from dagsim.families.web.document import content_policy_of, document, page, sealed, static
 from dagsim.families.web.folder_pages import FolderStamp, ListedFolder, Results
 from dagsim.families.web.server import Asgi, Guard
 
@@ -34,7 +32,6 @@ been closed."""
 _KEPT = 8
 """Maximum number of cached pages."""
 _MOST_COMPARED = 20
-_POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">')
 
 
 _REQUEST_S = 5.0
@@ -201,9 +198,7 @@ def _response(make: Callable[[], str]) -> Response:
 def _html(text: str) -> Response:
     """Return a page, and repeat its Content-Security-Policy as a header, because only a header can
     forbid frames."""
-    stated = _POLICY.search(text)
-    policy = unescape(stated[1]) if stated else "default-src 'none'"
-    return HTMLResponse(text, headers={"Content-Security-Policy": f"{policy}; frame-ancestors 'none'"})
+    return HTMLResponse(text, headers={"Content-Security-Policy": f"{content_policy_of(text)}; frame-ancestors 'none'"})
 
 
 def _list_page(results: Results) -> str:
@@ -225,14 +220,14 @@ async def _events(results: Results, asked: Sequence[str], stopping: Callable[[],
     disappear."""
     # A requested run that has already disappeared is also reported.
     sent: Mapping[str, ListedFolder | None] = dict.fromkeys(asked)
-    silent_s = first = 0.0
+    silent_s, is_first = 0.0, True
     while not stopping():
         states = {state.id: state for state in await run_sync(results.states) if not asked or state.id in asked}
         changed = [state.to_dict() for id_, state in states.items() if sent.get(id_) != state]
         gone = [id_ for id_ in sent if id_ not in states]
         sent = states
-        if changed or gone or not first:
-            first, silent_s = 1.0, 0.0
+        if changed or gone or is_first:
+            is_first, silent_s = False, 0.0
             yield f"data: {json.dumps({'runs': changed, 'gone': gone})}\n\n"
         elif silent_s >= _ALIVE_S:
             silent_s = 0.0

@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from html import escape
+from html import escape, unescape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,11 @@ from dagsim.experiment.store import Store, is_sweep
 from dagsim.experiment.training_log import read_log
 from dagsim.families.web import run_sections
 from dagsim.families.web.answer_charts import chart
+from dagsim.families.web.blocking_sections import blocking_tables, rejected_by_beta, rejected_by_cause
 from dagsim.families.web.charts import Packer, chart_of, distributions, element, graphs, learning, table
 from dagsim.families.web.chosen import Chosen, Shown, choose_runs
 from dagsim.families.web.run_sections import SweepView, is_training, report_grid, training_sentences
-from dagsim.families.web.wait_sections import Explain, blocking_tables, can_explain, rejected_by_beta, rejected_by_cause
+from dagsim.families.web.wait_sections import Explain, can_explain
 from dagsim.files import write_text
 from dagsim.metrics.columns import ScheduleColumns, columns
 from dagsim.model.log import Schedule
@@ -262,6 +263,9 @@ def document(title: str, body: str, data: str, *, live: Sequence[str] = (), wait
     return sealed(title, links + body + packed, _STYLES, scripts, connects=bool(live))
 
 
+_BEFORE_POLICY, _AFTER_POLICY = '<meta http-equiv="Content-Security-Policy" content="', '">'
+
+
 def sealed(title: str, body: str, styles: Sequence[str], scripts: Sequence[str], *, connects: bool) -> str:
     """Return a page with inline styles and scripts that may load nothing else.
 
@@ -275,7 +279,7 @@ def sealed(title: str, body: str, styles: Sequence[str], scripts: Sequence[str],
     return "".join(
         [
             '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{escape(allowed)}">',
+            f"{_BEFORE_POLICY}{escape(allowed)}{_AFTER_POLICY}",
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             '<meta name="color-scheme" content="light dark">',
             f"{element('title', title)}<style>{style}</style></head><body>{body}",
@@ -283,6 +287,12 @@ def sealed(title: str, body: str, styles: Sequence[str], scripts: Sequence[str],
             "</body></html>\n",
         ]
     )
+
+
+def content_policy_of(text: str) -> str:
+    """Return the Content-Security-Policy of a page that ``sealed`` has built."""
+    begin = text.index(_BEFORE_POLICY) + len(_BEFORE_POLICY)
+    return unescape(text[begin : text.index(_AFTER_POLICY, begin)])
 
 
 def static(name: str) -> str:

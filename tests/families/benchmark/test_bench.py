@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from copy import deepcopy
 from importlib.util import find_spec
 from math import exp, log
@@ -15,14 +15,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from dagsim import family
 from dagsim.cli import app
 from dagsim.families.benchmark import checking, entries
 from dagsim.families.benchmark.checking import check_file, picked_cells
 from dagsim.families.benchmark.entries import read_entry, scored
 from dagsim.families.benchmark.page import entry_grid, leaderboards
 from dagsim.families.benchmark.suite import BenchEntry, suite, suite_digest, task_plan
-from dagsim.family import families
 from dagsim.seeds import REPORT, TRAIN, VALIDATION, WINDOWS
 from dagsim.systems import SYSTEMS
 
@@ -51,21 +49,11 @@ def test_the_suite_has_twelve_tasks_with_references_that_are_policies() -> None:
         assert task_plan(task, BenchEntry("x", {task.system: task.config.policy}, "exact", None, 1)).policies
 
 
-@pytest.fixture
-def without_ramp(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    systems = {name: one for name, one in SYSTEMS._entries.items() if name != "ramp"}  # read while all are there
-    rest = {name: one for name, one in families().items() if name not in ("ramp", "pac_ml")}
-    monkeypatch.setattr(SYSTEMS, "_entries", systems)
-    monkeypatch.setattr(family, "families", lambda: rest)
-    kept = suite_digest, entries._kept_metrics
-    for one in kept:
-        one.cache_clear()
-    yield
-    for one in kept:
-        one.cache_clear()
-
-
-def test_a_task_whose_system_is_missing_is_left_out_and_named(without_ramp: None, tmp_path: Path) -> None:
+def test_a_task_whose_system_is_missing_is_left_out_and_named(
+    without_families: Callable[..., None], tmp_path: Path
+) -> None:
+    without_families("ramp", "pac_ml", registries=(SYSTEMS,))
+    suite_digest.cache_clear()  # it must not depend on what is missing
     line = "task ramp left out: its system 'ramp' belongs to the family ramp, which this installation lacks"
     shown = run("tasks")
     assert line in shown
@@ -209,10 +197,9 @@ def test_the_leaderboard_is_written_as_a_page(file: Path, tmp_path: Path) -> Non
 
 
 def test_without_the_writer_of_pages_a_leaderboard_is_only_printed(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file: Path, tmp_path: Path, without_families: Callable[..., None]
 ) -> None:
-    rest = {name: one for name, one in families().items() if name != "web"}
-    monkeypatch.setattr(family, "families", lambda: rest)
+    without_families("web")
     page = tmp_path / "board.html"
     assert "belongs to the family web, which this installation lacks" in run(
         "table", str(file), "--html", str(page), code=2

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from families.bounds.bound_cases import ONE, PAIR, TWO_TYPES, fast_chain, single
 
 from dagsim import simulate
 from dagsim.errors import InputError
@@ -18,14 +19,6 @@ from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.workload import PRESETS
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.synthetic import Synthetic
-
-ONE = Cluster((Node("n", gpu_type("T4"), 1, 8, 64),))
-TWO_TYPES = Cluster((Node("a", gpu_type("A100-40"), 1, 8, 64), Node("t", gpu_type("T4"), 1, 8, 64)))
-
-
-def single(name: str, work: float, arrival_s: float = 0.0, **more: object) -> Job:
-    more = {"speeds": {"T4": 1.0, "A100-40": 1.0}} | more
-    return Job.single(name, Task("t", work, **more), arrival_s)  # type: ignore[arg-type]
 
 
 def bound(cluster: Cluster, jobs: list[Job], **more: bool) -> Bound:
@@ -57,9 +50,7 @@ def test_with_breaks_the_bound_allows_for_stopping_the_long_job() -> None:
 
 def test_a_chain_and_types_of_different_speed() -> None:
     # The chain of 4 and 2 s runs at twice the speed on the A100: 3 s. Beside it the other job takes 3 s on the T4.
-    fast = {"T4": 1.0, "A100-40": 2.0}
-    chain = TaskGraph((Task("one", 4.0, speeds=fast), Task("two", 2.0, speeds=fast)), (Edge(0, 1),))
-    jobs = [Job("chain", chain), single("other", 3.0)]
+    jobs = [fast_chain(), single("other", 3.0)]
     assert bound(TWO_TYPES, jobs).bound_s == pytest.approx(6.0, rel=1e-8)
 
 
@@ -76,15 +67,13 @@ def test_paths_go_along_the_edges_whatever_their_order() -> None:
 
 def test_a_gang_needs_all_its_gpus_at_once() -> None:
     # Gang of 2 on two GPUs, 3 s, and two jobs of 1 s each that arrive with it: 1 + 1 + 4.
-    pair = Cluster((Node("n", gpu_type("T4"), 2, 8, 64),))
     jobs = [single("gang", 3.0, instances=2, gang=True), single("a", 1.0), single("b", 1.0)]
-    assert bound(pair, jobs).bound_s == pytest.approx(6.0, rel=1e-8)
+    assert bound(PAIR, jobs).bound_s == pytest.approx(6.0, rel=1e-8)
 
 
 def test_a_task_ends_with_its_last_instance() -> None:
     # Three instances of 2 s on two GPUs end after 4 s.
-    pair = Cluster((Node("n", gpu_type("T4"), 2, 8, 64),))
-    assert bound(pair, [single("a", 2.0, instances=3)]).bound_s == pytest.approx(4.0, rel=1e-8)
+    assert bound(PAIR, [single("a", 2.0, instances=3)]).bound_s == pytest.approx(4.0, rel=1e-8)
 
 
 def test_jobs_that_the_cluster_cannot_run_are_left_out() -> None:

@@ -5,30 +5,21 @@ from __future__ import annotations
 import ctypes
 
 import pytest
+from families.bounds.bound_cases import ONE, PAIR, TWO_TYPES, fast_chain, single
 from validate_bound import against_optimum, against_policies, instance, least_sum
 
 from dagsim.families.bounds.bound import scenario_bound
-from dagsim.model import Cluster, Edge, Job, Node, Task, TaskGraph, gpu_type
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.testing.cases import Case
 
 
-def single(name: str, work: float, arrival_s: float = 0.0, **more: object) -> Job:
-    more = {"speeds": {"T4": 1.0, "A100-40": 1.0}} | more
-    return Job.single(name, Task("t", work, **more), arrival_s)  # type: ignore[arg-type]
-
-
 def test_the_enumeration_finds_optima_known_by_hand() -> None:
     """The optima of ``test_bounds.py``, which says how each comes about."""
-    one, pair = (Cluster((Node("n", gpu_type("T4"), count, 8, 64),)) for count in (1, 2))
-    two = Cluster((Node("a", gpu_type("A100-40"), 1, 8, 64), Node("t", gpu_type("T4"), 1, 8, 64)))
-    assert least_sum(Case(one, [single("a", 4.0), single("b", 1.0), single("c", 2.0)])) == 11.0
-    assert least_sum(Case(one, [single("long", 10.0), single("short", 1.0, 1.0)])) == 13.0
-    fast = {"T4": 1.0, "A100-40": 2.0}
-    chain = TaskGraph((Task("one", 4.0, speeds=fast), Task("two", 2.0, speeds=fast)), (Edge(0, 1),))
-    assert least_sum(Case(two, [Job("chain", chain), single("other", 3.0)])) == 6.0
+    assert least_sum(Case(ONE, [single("a", 4.0), single("b", 1.0), single("c", 2.0)])) == 11.0
+    assert least_sum(Case(ONE, [single("long", 10.0), single("short", 1.0, 1.0)])) == 13.0
+    assert least_sum(Case(TWO_TYPES, [fast_chain(), single("other", 3.0)])) == 6.0
     assert (
-        least_sum(Case(pair, [single("gang", 3.0, instances=2, gang=True), single("a", 1.0), single("b", 1.0)])) == 6.0
+        least_sum(Case(PAIR, [single("gang", 3.0, instances=2, gang=True), single("a", 1.0), single("b", 1.0)])) == 6.0
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from io import StringIO
 from math import inf
@@ -16,7 +16,6 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from dagsim import family
 from dagsim.cli import app
 from dagsim.config.dumping import dump_config, plain
 from dagsim.config.schema import Config, load_config
@@ -41,7 +40,6 @@ from dagsim.families.capacity.machines import (
 from dagsim.families.capacity.planning import plan
 from dagsim.families.capacity.size_search import Size, SizeSearch, Target, Targets, gpus_of, least_size
 from dagsim.families.capacity.trials import Fit, Trial
-from dagsim.family import families
 from dagsim.metrics.series import JobSeries
 from dagsim.model import GPU_TYPES, Job, Request, Task
 from dagsim.model.gpu import LIST_PRICES
@@ -453,9 +451,10 @@ def test_whatif_runs_clusters_and_policies_on_the_same_jobs(site: Path) -> None:
     assert len(more_events) == len(events) + 2  # started, ended: nothing was run again
 
 
-def test_without_the_writer_of_pages_whatif_answers_and_says_so(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rest = {name: one for name, one in families().items() if name != "web"}
-    monkeypatch.setattr(family, "families", lambda: rest)
+def test_without_the_writer_of_pages_whatif_answers_and_says_so(
+    site: Path, without_families: Callable[..., None]
+) -> None:
+    without_families("web")
     words = ["--trace", "log.csv", "--cluster", "c.yaml", "--policy", "fifo", "--price", "none", "--out", "runs"]
     result = CliRunner().invoke(app, ["whatif", "--add", "8xT4", *words])
     assert result.exit_code == 0, result.output

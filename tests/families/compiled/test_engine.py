@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.command_line import fine, invoke
 from support.runs import kept
-from typer.testing import CliRunner
 
-from dagsim.cli import app
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import ConfigError
 from dagsim.experiment.cell_run import engine_of
@@ -34,11 +32,7 @@ COMPARED = ("runs.jsonl", "summary.json", "jobs.csv.gz", "tasks.csv.gz")
 @pytest.fixture(autouse=True)
 def plain_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine's functions as they are: nothing is compiled here."""
-    monkeypatch.setattr(drive, "compile_loop", lambda plan: False)
-    for module in [module for name, module in sys.modules.items() if name.startswith("dagsim.families.compiled.")]:
-        for name, function in list(vars(module).items()):
-            if hasattr(function, "py_func"):
-                monkeypatch.setattr(module, name, function.py_func)
+    monkeypatch.setattr(jit, "jitted", lambda: False)
 
 
 def config(*settings: str) -> Config:
@@ -134,7 +128,7 @@ def test_without_numba_all_runs_are_simpys(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_command_refuses_with_2_and_leaves_no_folder(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["eval", "--algo", "heft", "--set", "engine=compiled", "-o", str(tmp_path)])
+    done = invoke("eval", "--algo", "heft", "--set", "engine=compiled", "-o", tmp_path)
     assert done.exit_code == 2
     assert "allowed: engine simpy or auto" in done.output
     assert list(tmp_path.iterdir()) == []
@@ -195,19 +189,18 @@ def test_warm_says_what_it_compiled_and_where(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setattr(drive, "is_warm", lambda plan: True)
     compiled = iter([True, False])
     monkeypatch.setattr(drive, "compile_loop", lambda plan: next(compiled))
-    done = CliRunner().invoke(app, ["warm", "--algo", "easy", "--algo", "easy-sjf"])
-    assert done.exit_code == 0, done.output
+    done = fine("warm", "--algo", "easy", "--algo", "easy-sjf")
     assert done.output.startswith("compiled advance_easy (for easy and its like) in")
     assert str(jit.folder()) in done.output.replace("\n", "")
 
 
 def test_warm_needs_numba_and_a_policy_that_the_lane_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    done = CliRunner().invoke(app, ["warm", "--algo", "heft"])
+    done = invoke("warm", "--algo", "heft")
     said = " ".join(done.output.split())
     assert (done.exit_code, "policy 'heft'" in said) == (2, True)
     monkeypatch.setattr("dagsim.families.compiled.choice.find_spec", lambda name: None)
-    done = CliRunner().invoke(app, ["warm"])
+    done = invoke("warm")
     assert (done.exit_code, "pip install" in done.output) == (2, True)
 
 

@@ -8,9 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from support.command_line import invoke
 
-from dagsim.cli import app
 from dagsim.families.compiled import jit
 
 pytestmark = pytest.mark.skipif(not jit.jitted(), reason="numba is not installed")
@@ -278,7 +277,7 @@ def test_warming_says_where_nothing_can_be_kept(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "cache").write_text("a file, where even root makes no folder")
     monkeypatch.setattr(jit, "folder", lambda: tmp_path / "cache" / "compiled")
     monkeypatch.setattr("dagsim.families.compiled.drive.compile_loop", lambda plan: False)
-    result = CliRunner().invoke(app, ["warm", "--policy", "fifo"])
+    result = invoke("warm", "--policy", "fifo")
     assert result.exit_code == 2
     assert "cannot be cached there; set NUMBA_CACHE_DIR to a writable folder" in " ".join(result.output.split())
 

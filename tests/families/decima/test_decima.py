@@ -12,7 +12,9 @@ from dagsim.errors import ConfigError, RunFolderError
 from dagsim.families.decima.decima_net import DecimaNet, StageBatch, collate, options
 from dagsim.families.decima.decima_settings import DecimaNetConfig
 from dagsim.families.decima.fluid import FluidWitness, differential, fluid_advantages
-from dagsim.families.learning.checkpoint import AgentPolicy, Checkpoint, load_agent, write_plain
+from dagsim.families.learning.agent_policy import AgentPolicy, load_agent
+from dagsim.families.learning.checkpoint import Checkpoint
+from dagsim.families.learning.checkpoint_file import write_plain
 from dagsim.families.learning.codecs.codec import CandidatesConfig
 from dagsim.families.learning.episode import Episode, EpisodeFactory, Reward, RewardConfig
 from dagsim.families.learning.on_policy import PpoConfig, ReinforceConfig

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from itertools import count
 from pathlib import Path
 
 import pytest
 import torch
-from typer.testing import CliRunner
+from support.command_line import fine, json_of
 
-from dagsim.cli import app
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import ConfigError
 from dagsim.experiment.run_store import RunStore
@@ -69,19 +67,14 @@ def test_train_and_eval_from_the_command_line(tmp_path: Path, monkeypatch: pytes
     sets = [part for setting in SMALL for part in ("--set", setting)]
     answers = []
     for seed in ("1", "2"):
-        done = CliRunner().invoke(app, ["train", *sets, "--iterations", "1", "--seed", seed, "--json"])
-        assert done.exit_code == 0, done.output
-        answers.append(json.loads(done.stdout))
+        answers.append(json_of("train", *sets, "--iterations", "1", "--seed", seed))
     assert {standing["policy"] for standing in answers[0]["report"]} == {"ppo", "fair", "fifo", "weighted-fair"}
     agents = [Checkpoint.load(Path(answer["run"]) / "best.pt") for answer in answers]
     assert {agent.system for agent in agents} == {"spark"}
     assert any(not torch.equal(value, agents[1].weights[name]) for name, value in agents[0].weights.items())
     assert agent_spec("ppo", system=system_named("spark")).startswith('ppo[checkpoint="results/')
     assert agent_spec("ppo", system=system_named("cluster")) == "ppo"  # an agent for Spark is none for the cluster
-    evaluated = CliRunner().invoke(
-        app, ["eval", "--algo", "ppo", "--set", SMALL[0], "--seeds", "1", "--no-plots", "--json"]
-    )
-    assert evaluated.exit_code == 0, evaluated.output
+    fine("eval", "--algo", "ppo", "--set", SMALL[0], "--seeds", "1", "--no-plots", "--json")
 
 
 def test_limits_are_learned_and_kept_in_the_file(tmp_path: Path) -> None:
@@ -95,8 +88,7 @@ def test_a_training_on_a_range_of_clusters_judges_each_seed_by_its_own_reference
     settings = [value for value in SMALL if not value.startswith(("system", "train.time_constant"))]
     ranges = "system={kind: spark, executors: [2, 60], mean_gap_s: [1, 90], jobs: 4}"
     written = [option for value in (ranges, *settings, "train.validation_seeds=4") for option in ("--set", value)]
-    result = CliRunner().invoke(app, ["train", *written, "--out", str(tmp_path), "--json"])
-    assert result.exit_code == 0, result.output
+    fine("train", *written, "--out", tmp_path, "--json")
     (folder,) = tmp_path.glob("*-train-*")
     state = torch.load(folder / "checkpoint.pt", weights_only=True)
     assert max(state["reference_merits"]) > 3 * min(state["reference_merits"])  # no common unit

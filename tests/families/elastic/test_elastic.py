@@ -6,13 +6,9 @@ from dataclasses import replace
 
 import pytest
 from families.elastic.elastic_cases import job
-from families.elastic.stepped_cluster import (
-    AttainedServiceQueues,
-    IntervalAllocation,
-    OptimusOracle,
-    SteppedCluster,
-    elastic_job_of,
-)
+from pollux.on_kernel import IntervalAllocation, elastic_job_of
+from pollux.stepped_cluster import SteppedCluster
+from pollux.stepped_policies import AttainedServiceQueues, OptimusOracle
 
 from dagsim.errors import ConfigError, ModelError
 from dagsim.families.elastic.goodput import BatchLimits, GoodputModel, GradientNoise, ThroughputModel

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from families.elastic.elastic_cases import job
-from families.elastic.stepped_cluster import SteppedCluster
+from pollux.stepped_cluster import SteppedCluster
 
 from dagsim.errors import ConfigError
 from dagsim.families.elastic.genetic import PolluxSearch

@@ -6,13 +6,9 @@ from pathlib import Path
 
 import pytest
 from families.elastic.elastic_cases import job, profile
-from families.elastic.stepped_cluster import (
-    AttainedServiceQueues,
-    OptimusOracle,
-    SteppedCluster,
-    SteppedJob,
-    read_workload,
-)
+from pollux.stepped_cluster import SteppedCluster, SteppedJob
+from pollux.stepped_policies import AttainedServiceQueues, OptimusOracle
+from pollux.workload_files import read_workload
 
 from dagsim.errors import ModelError, TraceError
 from dagsim.families.elastic.genetic import Allocations

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from math import inf
 
 import pytest
+from support.scripted_policy import Scripted, ends
 
 from dagsim.errors import ModelError
 from dagsim.families.fabric.collectives import GroupTraffic, Member, StepTraffic, exchange, nvlink_bytes_s
@@ -29,13 +30,6 @@ ONE_NIC = SharedNetwork(Island(rails=1, bandwidth_gb_s=NIC_GB_S))
 Policy = Callable[[ClusterView], Iterator[Decision]]
 
 
-class Scripted:
-    """Plays a generator function as a policy."""
-
-    def __init__(self, decide: Policy) -> None:
-        self.decide = decide
-
-
 def placed(nodes: dict[str, list[int]]) -> Scripted:
     """Starts each job on the nodes of its name, with equally many instances on each."""
 
@@ -49,11 +43,6 @@ def placed(nodes: dict[str, list[int]]) -> Scripted:
 
 def gang(name: str, work: float, instances: int, model: str = "net", arrival_s: float = 0.0) -> Job:
     return Job.single(name, Task("t", work, instances=instances, gang=True, model=model), arrival_s)
-
-
-def ends(kernel: ClusterKernel) -> dict[str, float]:
-    jobs = kernel.schedule.jobs
-    return {jobs[row.job].id: row.time_s for row in kernel.schedule.log if row.kind == Kind.COMPLETED}
 
 
 def kernel(jobs: list[Job], network: SharedNetwork = ONE_NIC, **traffic: StepTraffic) -> ClusterKernel:

@@ -116,10 +116,6 @@ def test_outputs_data_and_moved_states_are_counted() -> None:
 def test_the_page_shows_the_busiest_links(tmp_path: object) -> None:
     from pathlib import Path
 
-    from typer.testing import CliRunner
-
-    from dagsim.cli import app
-
     out = Path(str(tmp_path)) / "runs"
     config = out.parent / "net.yaml"
     config.write_text(
@@ -128,7 +124,7 @@ def test_the_page_shows_the_busiest_links(tmp_path: object) -> None:
         "network: {kind: shared, topology: {kind: fat_tree, down: [2, 2], up: [1, 1], count: [1, 1]}}\n"
         "communication: {default: {gb: 1, step_s: 0.5}}\npolicy: fifo\nseeds: 1\n"
     )
-    invoke: Callable[..., object] = lambda *words: CliRunner().invoke(app, list(words), catch_exceptions=False)  # noqa: E731
+    invoke: Callable[..., object] = lambda *words: invoke(*words)  # noqa: E731
     invoke("eval", "--config", str(config), "--out", str(out), "--quiet")
     (folder,) = out.iterdir()
     invoke("report", str(folder))

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.cases import job_lists
-from typer.testing import CliRunner
+from support.command_line import fine, invoke
+from support.scripted_policy import ends
 
-from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, ModelError
 from dagsim.families.fabric.shared_network import SharedNetwork
@@ -126,15 +126,11 @@ def test_a_configuration_names_the_topology(tmp_path: Path) -> None:
     topology = "{kind: torus, dimensions: [2, 2], bandwidth_gb_s: 1}"
     file = tmp_path / "x.yaml"
     text = "cluster: {groups: [{name: x, gpu: T4, count: 4, gpus: 1}]}\nnetwork: {kind: shared, topology: %s}\n"
-    runner = CliRunner()
     file.write_text(text % topology)
-    done = runner.invoke(
-        app,
-        ["eval", "--config", str(file), "--algo", "fifo", "--seeds", "1", "--no-plots", "--out", str(tmp_path / "run")],
-    )
-    assert done.exit_code == 0, done.output
+    command = ["eval", "--config", file, "--algo", "fifo", "--seeds", "1", "--no-plots"]
+    fine(*command, "--out", tmp_path / "run")
     file.write_text(text % topology.replace("[2, 2]", "[3]"))
-    done = runner.invoke(app, ["eval", "--config", str(file), "--algo", "fifo", "--seeds", "1", "--no-plots"])
+    done = invoke(*command)
     assert done.exit_code == 2
     assert "torus: the topology has 3 hosts, but the cluster has 4 nodes" in " ".join(done.output.split())
 
@@ -230,11 +226,6 @@ class Steps:
                 yield Start(task, (Share(self.nodes[task.job.job.id]),))
 
 
-def completions(kernel: ClusterKernel) -> dict[str, float]:
-    jobs = kernel.schedule.jobs
-    return {jobs[row.job].id: row.time_s for row in kernel.schedule.log if row.kind == Kind.COMPLETED}
-
-
 def stored(jobs: list[Job], nodes: dict[str, int], at: dict[float, list[Decision]]) -> ClusterKernel:
     kernel = ClusterKernel(
         THREE, jobs, Models(network=STORED, preemption=Preemption(restart_s=3, checkpoint_s_per_gb=100))
@@ -253,7 +244,7 @@ def test_tasks_read_their_data_from_the_storage_and_share_its_nic() -> None:
     jobs = [
         Job.single(name, Task("t", 10.0, model=model)) for name, model in (("i", "bert"), ("j", "bert"), ("k", "x"))
     ]
-    assert completions(stored(jobs, {"i": 0, "j": 1, "k": 1}, {})) == {"i": 18, "j": 18, "k": 10}
+    assert ends(stored(jobs, {"i": 0, "j": 1, "k": 1}, {})) == {"i": 18, "j": 18, "k": 10}
 
 
 def test_a_run_that_moves_carries_its_memory_to_its_new_node() -> None:
@@ -264,7 +255,7 @@ def test_a_run_that_moves_carries_its_memory_to_its_new_node() -> None:
         cluster, [job], Models(network=STORED, preemption=Preemption(restart_s=3, checkpoint_s_per_gb=100))
     )
     kernel.run(Steps({"i": 0}, {5.0: [Migrate(0, (Share(1),))]}))
-    assert completions(kernel) == {"i": 5 + 6 + 3 + 25}
+    assert ends(kernel) == {"i": 5 + 6 + 3 + 25}
 
 
 def test_a_run_that_returns_later_reads_its_state_from_the_storage_beside_others() -> None:
@@ -276,7 +267,7 @@ def test_a_run_that_returns_later_reads_its_state_from_the_storage_beside_others
         cluster, jobs, Models(network=STORED, preemption=Preemption(restart_s=3, checkpoint_s_per_gb=100))
     )
     kernel.run(Steps({"i": 0, "j": 1}, {5.0: [Preempt(0)], 20.0: []}))
-    assert completions(kernel) == {"i": 30 + 3 + 25, "j": 38}
+    assert ends(kernel) == {"i": 30 + 3 + 25, "j": 38}
 
 
 def test_a_storage_node_that_the_cluster_lacks_is_named() -> None:
@@ -298,7 +289,7 @@ def test_what_a_failure_leaves_is_in_the_storage_and_a_restart_reads_its_data_ag
         down = Maintenance((0,), 10.0, 50.0)
         kernel = ClusterKernel(cluster, [job], Models(network=STORED, preemption=preemption, failures=[down]))
         kernel.run(Failing())
-        assert completions(kernel) == {"i": 10 + read_s + left_s}
+        assert ends(kernel) == {"i": 10 + read_s + left_s}
 
 
 class Failing:
@@ -325,7 +316,7 @@ def test_a_gang_that_moves_sends_what_each_node_has() -> None:
 
     kernel = ClusterKernel(cluster, [job], Models(network=STORED))
     kernel.run(Moves())
-    assert completions(kernel) == {"i": 5 + 8 + 25}
+    assert ends(kernel) == {"i": 5 + 8 + 25}
 
 
 def test_expected_times_of_flows_count_each_other_and_latencies_and_change_nothing() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
+from support.scripted_policy import ends
 
 from dagsim.families.fabric.collectives import StepTraffic
 from dagsim.families.fabric.communication import ModelTraffic
@@ -90,8 +91,7 @@ class Played:
 
     @property
     def ends(self) -> dict[str, float]:
-        jobs = self.kernel.schedule.jobs
-        return {jobs[row.job].id: row.time_s for row in self.log if row.kind == Kind.COMPLETED}
+        return ends(self.kernel)
 
     @property
     def written(self) -> list[tuple[float, float]]:

@@ -8,6 +8,8 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from support.log_reading import rows_of
+from support.scripted_policy import ends
 
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, IllegalDecision, ModelError
@@ -302,13 +304,9 @@ def fragmented(
         ),
     )
     kernel.run(Held(policy, [number // runs for number in range(3 * runs)]))
-    jobs, log = kernel.schedule.jobs, kernel.schedule.log
     keeps = preemption.on_resume == "resume"
     assert not violations(kernel.schedule, [*busy, late], seconds=as_recorded, keeps_work=keeps, sharing=True)
-    return (
-        {jobs[row.job].id: row.time_s for row in log if row.kind == Kind.COMPLETED},
-        sum(row.kind == Kind.PREEMPTED for row in log),
-    )
+    return ends(kernel), len(rows_of(kernel.schedule.log, Kind.PREEMPTED))
 
 
 def test_a_run_moves_if_that_costs_less_than_the_gang_gains() -> None:

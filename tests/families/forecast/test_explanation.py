@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
-
-from dagsim.cli import app
+from families.forecast import queue_cases
+from families.forecast.queue_cases import NOW_S, as_listed, queue_words
+from support.command_line import fine, invoke, json_of
 
 pytestmark = pytest.mark.family("slurm")
 
-NOW_S = 1_700_000_000
 SITE = """
 cluster:
   groups:
@@ -37,29 +35,19 @@ queues:
 """
 
 
-def queued(id: int, gpus: int, state: str = "PENDING", **terms: Any) -> dict[str, Any]:
-    """A job of ``squeue --json`` with a limit of an hour, submitted ten minutes ago."""
-    nodes = terms.pop("node_count", 1)
-    tres = f"cpu={4 * nodes},mem={2 * nodes}G,node={nodes},gres/gpu={gpus}"
-    job = {
-        "job_id": id, "user_name": "kit", "account": "geo", "partition": "day", "qos": "std", "job_state": [state],
-        "state_reason": "None", "submit_time": NOW_S - 600 + id, "eligible_time": NOW_S - 600 + id, "start_time": 0,
-        "time_limit": 60, "node_count": nodes, "cpus": 4 * nodes, "tres_req_str": tres, "tres_alloc_str": "",
-        "nodes": "", "dependency": "", "name": f"job{id}",
-    }  # fmt: skip
+def queued(id: int, gpus: int, state: str = "PENDING", *, node_count: int = 1, **terms: Any) -> dict[str, Any]:
+    """A job that asks for GPUs for an hour; one that runs does since five minutes."""
+    at_s = NOW_S - 600 + id
+    terms = {"time_limit": 60, "submit_time": at_s, "eligible_time": at_s} | terms
     if state != "PENDING":
-        job |= {"start_time": NOW_S - 300, "nodes": "n1", "tres_alloc_str": tres}
-    return job | terms
+        terms = {"start_time": NOW_S - 300} | terms
+    amounts = {"cpus": 4 * node_count, "memory_gb": 2 * node_count, "gpus": gpus}
+    return queue_cases.queued(id, state, **amounts, node_count=node_count, **terms)
 
 
 def why(folder: Path, jobs: list[dict[str, Any]], job: str, site: str = SITE) -> dict[str, Any]:
     """The answer of ``dagsim why --state --json``."""
-    (folder / "now.json").write_text(json.dumps({"jobs": jobs, "last_update": NOW_S}))
-    (folder / "site.yaml").write_text(site)
-    words = ["why", "--state", str(folder / "now.json"), "--config", str(folder / "site.yaml"), "--samples", "3"]
-    result = CliRunner().invoke(app, [*words, job, "--json"], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    answer: dict[str, Any] = json.loads(result.stdout)
+    answer: dict[str, Any] = json_of("why", *queue_words(folder, as_listed(jobs), site), "--samples", 3, job)
     return answer
 
 
@@ -196,17 +184,17 @@ def test_the_words_of_the_one_table_of_reasons_are_used(tmp_path: Path) -> None:
 )
 def test_wrong_questions_are_refused(tmp_path: Path, words: list[str], message: str) -> None:
     now, site = tmp_path / "now.json", tmp_path / "site.yaml"
-    now.write_text(json.dumps({"jobs": [queued(1, 1, "RUNNING"), queued(2, 1)], "last_update": NOW_S}))
-    site.write_text(SITE)
-    result = CliRunner().invoke(app, [word.format(now=now, site=site) for word in words])
+    queue_words(tmp_path, as_listed([queued(1, 1, "RUNNING"), queued(2, 1)]), SITE)
+    result = invoke(*([word.format(now=now, site=site) for word in words]))
     assert result.exit_code == 2
     assert message in " ".join(result.output.split())
 
 
 def test_the_table_says_what_the_json_says(tmp_path: Path) -> None:
-    answer = why(tmp_path, [queued(1, 4, "RUNNING"), queued(2, 4)], "2")
-    words = ["why", "--state", str(tmp_path / "now.json"), "-c", str(tmp_path / "site.yaml"), "--samples", "3", "2"]
-    text = " ".join(CliRunner().invoke(app, words, catch_exceptions=False).stdout.split())
+    jobs = [queued(1, 4, "RUNNING"), queued(2, 4)]
+    answer = why(tmp_path, jobs, "2")
+    shown = fine("why", *queue_words(tmp_path, as_listed(jobs), SITE), "--samples", 3, "2")
+    text = " ".join(shown.stdout.split())
     assert answer["sentence"] in text
     assert "With 2 instead of 4 GPUs, it would start in" in text
     assert "Running jobs that free what it needs" in text
@@ -218,8 +206,8 @@ def test_contradictions_of_the_snapshot_and_the_site_come_before_the_answer(tmp_
     answer = why(tmp_path, jobs, "2")
     kinds = {of["kind"] for of in answer["audit"]["contradictions"]}
     assert kinds == {"nodes", "accounts"}
-    words = ["why", "--state", str(tmp_path / "now.json"), "-c", str(tmp_path / "site.yaml"), "--samples", "3", "2"]
-    text = " ".join(CliRunner().invoke(app, words, catch_exceptions=False).output.split())
+    shown = fine("why", *queue_words(tmp_path, as_listed(jobs), SITE), "--samples", 3, "2")
+    text = " ".join(shown.output.split())
     for name in ("n7", "nobody"):
         assert -1 < text.index(name) < text.index("Job 2")
 
@@ -239,12 +227,11 @@ cluster:
   groups:
   - {name: n, hosts: "n[1-2]", count: 2, gpus: 4, gpu: A100-40, cpus: 32, memory_gb: 128}
 """
-QSTAT_NOW_S = 1_700_000_000
 
 
 def in_qstat(id: int, state: str, **terms: str) -> str:
     """A job of ``qstat -f`` that takes all GPUs of a node for an hour."""
-    queued = time.asctime(time.gmtime(QSTAT_NOW_S - 900 + id))
+    queued = time.asctime(time.gmtime(NOW_S - 900 + id))
     fields = {
         "Job_Owner": "kit@login", "job_state": state, "queue": "day", "ctime": queued, "qtime": queued, "etime": queued,
         "Resource_List.select": "1:ncpus=8:ngpus=4", "Resource_List.ncpus": "8", "Resource_List.ngpus": "4",
@@ -252,7 +239,7 @@ def in_qstat(id: int, state: str, **terms: str) -> str:
     }  # fmt: skip
     if state == "R":
         fields |= {
-            "stime": time.asctime(time.gmtime(QSTAT_NOW_S - 300)), "resources_used.walltime": "00:05:00",
+            "stime": time.asctime(time.gmtime(NOW_S - 300)), "resources_used.walltime": "00:05:00",
             "exec_host": f"n{id}/0*8", "exec_vnode": f"(n{id}:ncpus=8:ngpus=4)",
         }  # fmt: skip
     return f"Job Id: {id}.pbs1\n" + "".join(f"    {key} = {value}\n" for key, value in (fields | terms).items()) + "\n"
@@ -268,41 +255,32 @@ def in_qstat(id: int, state: str, **terms: str) -> str:
     ],
 )
 def test_a_queue_of_pbs_is_explained_in_the_same_words(tmp_path: Path, id: str, sentence: str) -> None:
-    later = time.asctime(time.gmtime(QSTAT_NOW_S + 7200))
+    later = time.asctime(time.gmtime(NOW_S + 7200))
     jobs = [in_qstat(1, "R"), in_qstat(2, "R"), in_qstat(3, "Q"), in_qstat(4, "H", Hold_Types="u")]
     jobs += [in_qstat(5, "W", Execution_Time=later), in_qstat(6, "H", Hold_Types="s", depend="afterok:1.pbs1@pbs1")]
-    (tmp_path / "now.txt").write_text("".join(jobs))
-    (tmp_path / "site.yaml").write_text(QSTAT_SITE)
-    words = ["why", "--state", str(tmp_path / "now.txt"), "--config", str(tmp_path / "site.yaml"), "--samples", "2"]
-    result = CliRunner().invoke(app, [*words, id, "--json"], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["sentence"].startswith(sentence)
+    words = ["why", *queue_words(tmp_path, "".join(jobs), QSTAT_SITE, "now.txt"), "--samples", "2"]
+    assert json_of(*words, id)["sentence"].startswith(sentence)
 
 
 def test_jobs_that_the_reader_leaves_out_are_listed_without_a_forecast(tmp_path: Path) -> None:
     jobs = [in_qstat(1, "R"), in_qstat(2, "Q"), in_qstat(6, "H", Hold_Types="s", depend="afterok:1.pbs1@pbs1")]
-    (tmp_path / "now.txt").write_text("".join(jobs))
-    (tmp_path / "site.yaml").write_text(QSTAT_SITE)
-    words = ["eta", "--state", str(tmp_path / "now.txt"), "--config", str(tmp_path / "site.yaml"), "--samples", "2"]
-    answer = json.loads(CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False).stdout)
+    words = ["eta", *queue_words(tmp_path, "".join(jobs), QSTAT_SITE, "now.txt"), "--samples", "2"]
+    answer = json_of(*words)
     assert [(row["job"], row["why"]) for row in answer["no_forecast"]] == [("6", "Dependency: on job 1")]
 
 
 def test_scontrol_prints_blanks_of_a_reason_as_underscores(tmp_path: Path) -> None:
     text = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
     job = queued(7, 1, state_reason=text)
-    lines = {"now.json": json.dumps({"jobs": [job], "last_update": NOW_S})}
+    lines = {"now.json": as_listed([job])}
     moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(NOW_S - 593))
     lines["now.txt"] = (
         f"JobId=7 JobName=job7 UserId=kit(1) Account=geo QOS=std JobState=PENDING Reason={text.replace(' ', '_')} "
         f"SubmitTime={moment} EligibleTime={moment} TimeLimit=01:00:00 Partition=day NumNodes=1 NumCPUs=4 "
         "ReqTRES=cpu=4,mem=2G,node=1,gres/gpu=1\n"
     )
-    (tmp_path / "site.yaml").write_text(SITE)
     stated = []
     for name, content in lines.items():
-        (tmp_path / name).write_text(content)
-        words = ["why", "--state", str(tmp_path / name), "--config", str(tmp_path / "site.yaml"), "--samples", "2", "7"]
-        stated.append(json.loads(CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False).stdout))
+        stated.append(json_of("why", *queue_words(tmp_path, content, SITE, name), "--samples", 2, "7"))
     assert stated[0]["stated_reason"] == stated[1]["stated_reason"]
     assert not any("does not list" in " ".join(answer["remarks"]) for answer in stated)

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from families.forecast.queue_cases import NOW_S, as_listed, queue_words, queued
+from support.command_line import fine, invoke, json_of
+from support.process_states import alive, children
 
-from dagsim.cli import app
 from dagsim.errors import TraceError
 from dagsim.families.forecast.backtest import Backtest, Forecasts, instants_of, played
 from dagsim.families.forecast.calibration import Outcomes, calibrated, censoring_weights, kaplan_meier, pooled
@@ -619,9 +620,9 @@ def test_the_command(tmp_path: Path) -> None:
     file = tmp_path / "log.swf"
     file.write_text("\n".join(lines) + "\n")
     command = ["eta", "--backtest", str(file), "--algo", "easy", "--every", "1h", "--workers", "1"]
-    result = CliRunner().invoke(app, [*command, "--oracle", "--json"], catch_exceptions=False)
+    result = invoke(*command, "--oracle", "--json")
     assert json.loads(result.stdout)["crps_log"] == 0.0
-    result = CliRunner().invoke(app, [*command, "--futures", "3", "--arrivals", "1", "--json"], catch_exceptions=False)
+    result = invoke(*command, "--futures", "3", "--arrivals", "1", "--json")
     answer = json.loads(result.stdout)
     assert {"n", "coverage_90", "crps_log", "median_abs_log", "once", "baselines", "by_partition"} <= set(answer)
     assert set(answer["baselines"]) >= {"limits", "qbets", "history", "limits_history"}
@@ -652,7 +653,7 @@ def test_starts_of_an_archive_log_are_its_waits(tmp_path: Path) -> None:
     answer = answer_of(["eta", "--backtest", str(path), *words])
     assert answer["n"] > 20
     assert answer["baselines"]["history"]["raw"]["crps_log"] < answer["baselines"]["limits"]["raw"]["crps_log"]
-    result = CliRunner().invoke(app, ["eta", "--backtest", str(written("none.swf", [-1] * 120)), *words])
+    result = invoke("eta", "--backtest", written("none.swf", [-1] * 120), *words)
     assert result.exit_code == 2
     assert "contains no start times" in result.output
 
@@ -669,31 +670,25 @@ policy: easy
 """
 
 
-def listed(id: int, state: str, submit_s: int, start_s: int, limit_min: int, cpus: int) -> dict[str, object]:
-    runs = state == "RUNNING"
-    return {
-        "job_id": id, "user_name": "ada", "account": "bio", "partition": "p", "qos": "normal", "job_state": [state],
-        "state_reason": "None", "submit_time": submit_s, "eligible_time": submit_s, "start_time": start_s,
-        "time_limit": limit_min, "node_count": 1, "cpus": cpus, "tres_req_str": f"cpu={cpus},mem=1G,node=1",
-        "tres_alloc_str": f"cpu={cpus},mem=1G,node=1" if runs else "", "nodes": "n0" if runs else "",
-    }  # fmt: skip
+def listed(id: int, state: str, submit_s: int, start_s: int, limit_min: int, cpus: int) -> dict[str, Any]:
+    terms = {"user_name": "ada", "account": "bio", "partition": "p", "qos": "normal", "time_limit": limit_min}
+    terms |= {"submit_time": submit_s, "eligible_time": submit_s, "start_time": start_s}
+    if state == "RUNNING":
+        terms |= {"nodes": "n0"}
+    return queued(id, state, cpus=cpus, memory_gb=1, **terms)
 
 
 @pytest.mark.family("slurm")
 def test_forecasts_of_a_snapshot(tmp_path: Path) -> None:
     """Four cores are taken by a job until its limit in an hour, at most; behind it, one job waits for another."""
-    now_s = 1_700_000_000
     jobs = [
-        listed(1, "RUNNING", now_s - 3600, now_s - 3600, 120, 4),
-        listed(2, "PENDING", now_s - 600, 0, 60, 4),
-        listed(3, "PENDING", now_s - 500, 0, 60, 4),
+        listed(1, "RUNNING", NOW_S - 3600, NOW_S - 3600, 120, 4),
+        listed(2, "PENDING", NOW_S - 600, 0, 60, 4),
+        listed(3, "PENDING", NOW_S - 500, 0, 60, 4),
     ]
-    (tmp_path / "squeue.json").write_text(json.dumps({"jobs": jobs, "last_update": now_s}))
-    (tmp_path / "site.yaml").write_text(SITE)
-    command = ["eta", "--state", str(tmp_path / "squeue.json"), "--config", str(tmp_path / "site.yaml")]
-    result = CliRunner().invoke(app, [*command, "--json", "--futures", "40"], catch_exceptions=False)
-    answer = json.loads(result.stdout)
-    assert answer["t"] == now_s
+    command = ["eta", *queue_words(tmp_path, as_listed(jobs), SITE)]
+    answer = json_of(*command, "--futures", 40)
+    assert answer["t"] == NOW_S
     assert [row["job"] for row in answer["jobs"]] == ["2", "3"]
     first, second = answer["jobs"]
     assert first["median_s"] < second["median_s"]
@@ -702,10 +697,10 @@ def test_forecasts_of_a_snapshot(tmp_path: Path) -> None:
         assert waits_s == sorted(waits_s)
         assert len(waits_s) == len(LEVELS)
         assert 0 < row["within_1h"] <= row["within_24h"] < 1
-    shown = CliRunner().invoke(app, [*command, "3"], catch_exceptions=False).stdout
+    shown = invoke(*command, "3").stdout
     assert "1 waiting job;" in shown
     assert "Not calibrated" in shown
-    wrong = CliRunner().invoke(app, [*command, "9"])
+    wrong = invoke(*command, "9")
     assert wrong.exit_code == 2
     assert "job 9 is not waiting in this snapshot" in wrong.output
     assert "forecast 1" not in wrong.output  # nothing was simulated for a job that does not exist
@@ -714,17 +709,14 @@ def test_forecasts_of_a_snapshot(tmp_path: Path) -> None:
 @pytest.fixture
 def snapshot(tmp_path: Path) -> list[str]:
     """A command on a snapshot whose four cores are taken; one job waits, for a limit of its user."""
-    now_s = 1_700_000_000
     jobs = [
-        listed(1, "RUNNING", now_s - 3600, now_s - 3600, 120, 4),
-        listed(2, "PENDING", now_s - 600, 0, 60, 4) | {"state_reason": "AssocMaxJobsLimit"},
-        listed(4, "PENDING", now_s - 600, 0, 60, 4) | {"state_reason": "Dependency"},
+        listed(1, "RUNNING", NOW_S - 3600, NOW_S - 3600, 120, 4),
+        listed(2, "PENDING", NOW_S - 600, 0, 60, 4) | {"state_reason": "AssocMaxJobsLimit"},
+        listed(4, "PENDING", NOW_S - 600, 0, 60, 4) | {"state_reason": "Dependency"},
     ]
-    (tmp_path / "squeue.json").write_text(json.dumps({"jobs": jobs, "last_update": now_s}))
-    (tmp_path / "site.yaml").write_text(SITE)
-    words = ["eta", "--state", str(tmp_path / "squeue.json"), "--config", str(tmp_path / "site.yaml"), "--json"]
-    jobs.append(listed(3, "PENDING", now_s, 0, 90, 2))
-    (tmp_path / "more.json").write_text(json.dumps({"jobs": jobs, "last_update": now_s}))
+    words = ["eta", *queue_words(tmp_path, as_listed(jobs), SITE, "squeue.json"), "--json"]
+    jobs.append(listed(3, "PENDING", NOW_S, 0, 90, 2))
+    (tmp_path / "more.json").write_text(as_listed(jobs))
     return words
 
 
@@ -741,7 +733,7 @@ def test_a_planned_job_is_forecast_as_if_it_waited(snapshot: list[str], tmp_path
 
 
 def answer_of(words: list[str]) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads(CliRunner().invoke(app, words, catch_exceptions=False).stdout)
+    answer: dict[str, Any] = json.loads(invoke(*words).stdout)
     return answer
 
 
@@ -792,7 +784,7 @@ policy: easy
 )
 @pytest.mark.family("slurm")
 def test_planned_jobs_that_cannot_be(snapshot: list[str], plan: str, message: str) -> None:
-    result = CliRunner().invoke(app, [*snapshot, "--job", plan])
+    result = invoke(*snapshot, "--job", plan)
     assert result.exit_code == 2
     assert message in " ".join(result.output.split())
 
@@ -800,7 +792,7 @@ def test_planned_jobs_that_cannot_be(snapshot: list[str], plan: str, message: st
 @pytest.mark.family("slurm")
 @pytest.mark.parametrize("limit", ["1s", "366-00:00:00"])
 def test_a_planned_job_may_take_from_a_second_to_a_year(snapshot: list[str], limit: str) -> None:
-    assert CliRunner().invoke(app, [*snapshot, "--job", f"cpus=1,limit={limit}"]).exit_code == 0
+    fine(*snapshot, "--job", f"cpus=1,limit={limit}")
 
 
 @pytest.mark.family("slurm")
@@ -809,7 +801,7 @@ def test_snapshots_without_waiting_jobs(snapshot: list[str], tmp_path: Path) -> 
     assert answer_of(snapshot) == {"jobs": [], "idle": True}
     later = listed(9, "PENDING", 1_800_000_000, 0, 60, 4)
     (tmp_path / "squeue.json").write_text(json.dumps({"jobs": [later], "last_update": 1_700_000_000}))
-    result = CliRunner().invoke(app, snapshot, catch_exceptions=False)
+    result = invoke(*snapshot)
     assert json.loads(result.stdout)["jobs"] == []
     assert "left out: 1 job submitted after the time" in result.stderr
 
@@ -836,7 +828,7 @@ def test_a_snapshot_of_kueue(tmp_path: Path) -> None:
         "queues: {tree: [{name: vision, quota: {gpus: 3}}]}\n"
     )
     words = ["eta", "--state", str(tmp_path / "now.json"), "--config", str(tmp_path / "site.yaml"), "--json"]
-    result = CliRunner().invoke(app, words, catch_exceptions=False)
+    result = invoke(*words)
     assert "the futures are simulated under kueue" in result.stderr
     (row,) = json.loads(result.stdout)["jobs"]
     assert (row["job"], row["kind"], row["waits_for"]) == ("lab/waits", "limited", "quota")
@@ -877,7 +869,7 @@ def test_pages_of_the_queue_and_of_a_back_test(
 @pytest.mark.family("slurm")
 def test_words_of_a_forecast_begin_below_their_heads_and_numbers_end_there(snapshot: list[str]) -> None:
     words = [word for word in snapshot if word != "--json"]
-    lines = CliRunner().invoke(app, words, catch_exceptions=False).stdout.splitlines()
+    lines = invoke(*words).stdout.splitlines()
     at = next(number for number, line in enumerate(lines) if {"job", "user", "partition"} <= set(line.split()))
     heads, row = lines[at], next(line for line in lines[at + 1 :] if line.strip(" ─"))
     for head in ("job", "user", "partition", "90%", "waits for"):
@@ -888,7 +880,7 @@ def test_words_of_a_forecast_begin_below_their_heads_and_numbers_end_there(snaps
 
 @pytest.mark.family("slurm")
 def test_a_snapshot_of_another_cluster_is_named(snapshot: list[str]) -> None:
-    result = CliRunner().invoke(app, snapshot, catch_exceptions=False)
+    result = invoke(*snapshot)
     assert "jobs run on 1 node, of which the cluster of the configuration lacks 1" in " ".join(result.stderr.split())
     assert "1 job is held or waits for other jobs" in " ".join(result.stderr.split())
 
@@ -913,19 +905,14 @@ def test_a_stopped_command_leaves_no_page_and_no_process(number: int, code: int,
         process.send_signal(number)
         assert process.wait(30) == code
         for _ in range(100):
-            if not any(Path(f"/proc/{pid}").exists() for pid in workers):
+            if not any(map(alive, workers)):
                 break
             time.sleep(0.1)
         assert len(workers) == 2
-        assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
+        assert not any(map(alive, workers))
         if number == signal.SIGTERM:
             assert "interrupted: nothing was written" in process.stderr.read()
     assert sorted(file.name for file in tmp_path.iterdir()) == ["log.swf"]
-
-
-def children(parent: int) -> list[int]:
-    """The processes that a process has started."""
-    return [int(pid) for file in Path(f"/proc/{parent}/task").glob("*/children") for pid in file.read_text().split()]
 
 
 @pytest.mark.parametrize(
@@ -939,7 +926,7 @@ def children(parent: int) -> list[int]:
     ],
 )
 def test_options_that_would_be_ignored_are_refused(words: list[str], message: str) -> None:
-    result = CliRunner().invoke(app, ["eta", *words])
+    result = invoke("eta", *words)
     assert result.exit_code == 2
     assert message in " ".join(result.output.split())
 
@@ -974,10 +961,10 @@ def test_a_log_over_the_hour_that_a_change_of_summer_time_repeats_has_no_job_tha
 
 
 def test_a_misspelt_history_is_named_with_the_nearest_file(tmp_path: Path) -> None:
-    assert CliRunner().invoke(app, ["trace", "sample", "-q", "--out", str(tmp_path / "site")]).exit_code == 0
+    fine("trace", "sample", "-q", "--out", tmp_path / "site")
     words = ["--config", "slurm.yaml", "--state", "squeue.json", "--history", "sacct.text.gz"]
     words = [str(tmp_path / "site" / word) if "." in word else word for word in words]
-    done = CliRunner().invoke(app, ["eta", *words])
+    done = invoke("eta", *words)
     assert (done.exit_code, "sacct.text.gz: no such file or folder; did you mean" in done.stderr) == (2, True)
 
 

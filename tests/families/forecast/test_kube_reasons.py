@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
-
-from dagsim.cli import app
+from support.command_line import fine, json_of
 
 NEVER = ("node(s) didn't match Pod's node affinity/selector", "node(s) had untolerated taint(s)", "unschedulable")
 
@@ -59,12 +57,8 @@ def test_the_reason_of_a_refused_pod_is_that_of_the_real_scheduler(data: Path, f
         state, site = tmp_path / "now.json", tmp_path / "site.yaml"
         items = [{"apiVersion": "v1"} | one for one in objects]
         state.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
-        run = CliRunner().invoke
-        assert run(app, ["site", "import", str(state), "-o", str(site), "--overwrite"]).exit_code == 0
-        words = ["why", f"default/{name}", "--state", str(state), "--config", str(site), "--samples", "1", "--json"]
-        ended = run(app, words, catch_exceptions=False)
-        assert ended.exit_code == 0, ended.output
-        answer = json.loads(ended.stdout)
+        fine("site", "import", state, "-o", site, "--overwrite")
+        answer = json_of("why", f"default/{name}", "--state", state, "--config", site, "--samples", 1)
         stated = message.partition(". ")[0].removesuffix(".")
         if answer["found_reason"] == "Unschedulable":
             assert answer["found"] == f"waits for room: {stated}"

@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
-
-from dagsim.cli import app
+from support.command_line import fine, invoke, json_of
 
 GROUP = "kueue.x-k8s.io/v1beta2"
 
@@ -69,12 +67,6 @@ def dump(folder: Path, *workloads: dict[str, Any], queues: list[dict[str, Any]] 
     return str(file)
 
 
-def asked(*words: str) -> Any:
-    result = CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
-
-
 def test_the_borrowing_limit_that_holds_a_workload_back_is_named_with_the_runs_that_free_it(tmp_path: Path) -> None:
     file = dump(
         tmp_path,
@@ -82,14 +74,14 @@ def test_the_borrowing_limit_that_holds_a_workload_back_is_named_with_the_runs_t
         workload("wide", "c", 10, ("main", 1, 5)),
         workload("next", "c", 11, ("main", 1, 1)),
     )
-    answer = asked("why", "bio/wide", "--state", file)
+    answer = json_of("why", "bio/wide", "--state", file)
     message = "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor spot, 1 more needed"
     assert f"waits for quota: {message}; it is number 1 of 2 in the ClusterQueue chem (StrictFIFO)" in answer["found"]
     (limit,) = answer["limits"]
     assert limit["detail"].endswith("its nominalQuota is 10, of which 8 are in use, and its borrowingLimit is 2")
     assert [one["job"] for one in answer["frees"]] == ["bio/old"]
     assert answer["start_by_limits_s"] == pytest.approx(7200 - 10 * 60 - 1)  # the snapshot is a second after 9:11
-    behind = asked("why", "bio/next", "--state", file)
+    behind = json_of("why", "bio/next", "--state", file)
     assert behind["reason"] == "Priority"
     assert "number 2 of 2 in the ClusterQueue chem (StrictFIFO), behind bio/wide, which waits: " in behind["found"]
 
@@ -102,11 +94,11 @@ def test_fewer_pods_or_gpus_are_tried_with_the_quota_that_they_need(tmp_path: Pa
     queues = [gpus(one, 0) for one in (FLAVOR, cluster_queue("chem", 10), local_queue("c", "chem"))]
     old = gpus(workload("old", "c", 0, ("main", 6, 1), runs_since=1, of="chem", seconds=7200), 1)
     file = dump(tmp_path, old, gpus(workload("wide", "c", 10, ("main", 1, 1)), 8), queues=queues)
-    answer = asked("why", "bio/wide", "--state", file)
+    answer = json_of("why", "bio/wide", "--state", file)
     starts = {one["change"]: one["median_s"] for one in answer["changes"]}
     assert starts["4 instead of 8 GPUs"] == 0 < answer["median_s"]
     smaller = dump(tmp_path, old, gpus(workload("wide", "c", 10, ("main", 1, 1)), 4), queues=queues)
-    assert asked("why", "bio/wide", "--state", smaller)["median_s"] == 0  # as suggested
+    assert json_of("why", "bio/wide", "--state", smaller)["median_s"] == 0  # as suggested
 
 
 def test_what_the_next_cycle_admits_starts_now_and_its_flavors_are_told(tmp_path: Path) -> None:
@@ -116,12 +108,12 @@ def test_what_the_next_cycle_admits_starts_now_and_its_flavors_are_told(tmp_path
         workload("first", "p", 5, ("driver", 1, 2), ("workers", 4, 2)),
         workload("second", "p", 6),
     )
-    rows = {row["job"]: row for row in asked("eta", "--state", file)["jobs"]}
+    rows = {row["job"]: row for row in json_of("eta", "--state", file)["jobs"]}
     assert rows["bio/first"]["quantiles_s"]["q95"] == 0
     assert (rows["bio/first"]["waits_for"], rows["bio/first"]["within_1h"]) == ("the next cycles", 1)
-    words = asked("why", "bio/first", "--state", file)["sentence"]
+    words = json_of("why", "bio/first", "--state", file)["sentence"]
     assert "admitted in the next scheduling cycle: 1 x driver, cpu in flavor spot; 4 x workers, cpu in flavor" in words
-    shown = CliRunner().invoke(app, ["eta", "--state", file], catch_exceptions=False)
+    shown = invoke("eta", "--state", file)
     assert " now " in shown.stdout
 
 
@@ -132,18 +124,18 @@ def test_the_targets_of_a_preemption_are_named_with_kueue_s_reason(tmp_path: Pat
         workload("borrower", "c", 0, ("main", 1, 12), runs_since=2, of="chem"),
         workload("urgent", "p", 9, ("main", 1, 8), priority=5),
     )
-    answer = asked("why", "bio/urgent", "--state", file)
+    answer = json_of("why", "bio/urgent", "--state", file)
     assert answer["reason"] == "Preempting"
     assert "it preempts bio/low (InClusterQueue), and is admitted in scheduling cycle 2 from now" in answer["found"]
 
 
 def test_a_head_that_can_never_be_admitted_says_how_many_it_blocks(tmp_path: Path) -> None:
     file = dump(tmp_path, workload("huge", "c", 0, ("main", 1, 13)), *[workload(f"w{n}", "c", n) for n in (1, 2)])
-    answer = asked("why", "bio/huge", "--state", file)
+    answer = json_of("why", "bio/huge", "--state", file)
     assert answer["kind"] == "never"
     assert "current podset request (13) > maximum capacity (12)" in answer["found"]
     assert answer["found"].endswith("number 1 of 3 in the ClusterQueue chem (StrictFIFO), and blocks 2 behind it")
-    forecast = asked("eta", "--state", file)
+    forecast = json_of("eta", "--state", file)
     assert [one["job"] for one in forecast["no_forecast"]] == ["bio/huge"]
     assert all(row["median_s"] > 6e5 for row in forecast["jobs"])  # they never start: it blocks a StrictFIFO queue
 
@@ -154,7 +146,7 @@ def test_a_head_that_can_never_be_admitted_says_how_many_it_blocks(tmp_path: Pat
 )
 def test_workloads_of_stopped_and_missing_queues_wait_for_a_person(tmp_path: Path, queue: str, words: str) -> None:
     file = dump(tmp_path, workload("w", queue, 0), workload("other", "p", 1))
-    answer = asked("why", "bio/w", "--state", file)
+    answer = json_of("why", "bio/w", "--state", file)
     assert answer["found"] == f"waits: {words}"
     assert answer["median_s"] is None
 
@@ -169,7 +161,7 @@ def test_pod_sets_are_admitted_together_and_fewer_pods_where_the_workload_allows
                 "few", "c", 5, ("main", 9, 1), least=least),
             queues=queues,
         )  # fmt: skip
-        (row,) = asked("eta", "--state", file)["jobs"]
+        (row,) = json_of("eta", "--state", file)["jobs"]
         assert (row["median_s"] > 60) == waits  # 6 are free: 9 do not fit, and of 9 pods 6 do
 
 
@@ -187,7 +179,7 @@ def test_a_queue_with_more_quota_is_an_alternative_with_who_gains_and_who_loses(
     less = tmp_path / "less.json"
     less.write_text(json.dumps(cluster_queue("phys", 0)))
     words = ["whatif", "--trace", file, "--format", "kubernetes-now", "--price", "none", "--alternative", str(more)]
-    answer = asked(*words, "--out", str(tmp_path / "results"))
+    answer = json_of(*words, "--out", str(tmp_path / "results"))
     assert [(one["cluster"], one["policy"]) for one in answer["choices"]] == [
         ("today", "kueue"),
         ("more.json", "kueue"),
@@ -197,12 +189,12 @@ def test_a_queue_with_more_quota_is_an_alternative_with_who_gains_and_who_loses(
     # today all 8 CPUs are in use until 10:01, and with 12 there are 4 at once
     assert jobs["bio/gains"] == (56 * 60, pytest.approx(61))
     both = [*words, "--alternative", str(less), "--out", str(tmp_path / "again")]
-    result = CliRunner().invoke(app, both, catch_exceptions=False)
+    result = invoke(*both)
     assert "Most is gained by bio/same of p (6,900 s to 3,300 s), bio/gains of c (3,360 s to 61 s)." in result.stdout
     assert "Most is lost by bio/same of p (6,900 s to never)." in result.stdout
     same = tmp_path / "same.json"
     same.write_text(json.dumps(queues[1]))
-    refused = CliRunner().invoke(app, [*words[:-1], str(same)])
+    refused = invoke(*words[:-1], same)
     assert refused.exit_code == 2
     assert "the configuration already contains the same objects" in refused.stderr
 
@@ -213,7 +205,7 @@ def changed(folder: Path, text: str, *workloads: dict[str, Any], queues: list[di
     (folder / "new.yaml").write_text(text)
     words = ["whatif", "--trace", file, "--format", "kubernetes-now", "--price", "none", "--alternative",
              str(folder / "new.yaml"), "--out", str(folder / "results")]  # fmt: skip
-    return CliRunner().invoke(app, words, catch_exceptions=False)
+    return invoke(*words)
 
 
 CHEM = cluster_queue("chem", 20, quota={"borrowingLimit": 2}, queueingStrategy="StrictFIFO")
@@ -339,7 +331,7 @@ def test_settings_that_are_not_modelled_are_counted_by_workloads(tmp_path: Path)
     queues = [*QUEUES, cluster_queue("odd", 1, admissionChecksStrategy={"admissionChecks": [{"name": "x"}]})]
     newer = local_queue("o", "odd") | {"apiVersion": "kueue.x-k8s.io/v2"}
     file = dump(tmp_path, gated, workload("lost", "x", 2), newer, workload("o", "o", 3), queues=queues)
-    result = CliRunner().invoke(app, ["site", "import", file, "--out", str(tmp_path / "site.yaml")])
+    result = invoke("site", "import", file, "--out", tmp_path / "site.yaml")
     for line in (
         "not modelled: nodes: no file lists them",
         "not modelled: apiVersion 'v2': unknown, and read as v1beta2",
@@ -383,7 +375,7 @@ def test_a_head_that_no_topology_can_hold_blocks_its_queue_only_under_strict_fif
 ) -> None:
     wide, later = workload("wide", "r", 1, ("main", 9, 4)), workload("later", "r", 2, ("main", 1, 4))
     file = dump(tmp_path, wide, later, queues=with_topology(strategy))
-    answer = asked("eta", "--state", file)
+    answer = json_of("eta", "--state", file)
     rows = {row["job"]: row for row in answer["jobs"]}
     assert set(rows) == {"bio/later"}
     (without,) = answer["no_forecast"]
@@ -393,14 +385,13 @@ def test_a_head_that_no_topology_can_hold_blocks_its_queue_only_under_strict_fif
         assert rows["bio/later"]["median_s"] == 0
         return
     assert rows["bio/later"]["median_s"] > 6e5  # never
-    assert "behind bio/wide" in asked("why", "bio/later", "--state", file)["found"]
-    assert "allows to fit only 6 out of 9" in asked("why", "bio/wide", "--state", file)["found"]
+    assert "behind bio/wide" in json_of("why", "bio/later", "--state", file)["found"]
+    assert "allows to fit only 6 out of 9" in json_of("why", "bio/wide", "--state", file)["found"]
     site = tmp_path / "site.yaml"
     words = ["site", "import", file, "-o", str(site)]
-    assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
+    fine(*words)
     words = ["eval", "--config", str(site), "--workload", file, "--format", "kubernetes-now", "--policy", "kueue"]
-    result = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "out")], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
+    result = fine(*words, "--out", tmp_path / "out")
     blocked = "job 'bio/wide' can never be admitted, and blocks 1 behind it (ClusterQueue 'rowing'"
     assert blocked in " ".join(result.output.split())
 
@@ -410,7 +401,7 @@ def test_pods_that_run_are_on_the_nodes_that_kueue_assigned_in_its_numbers(tmp_p
     fits = workload("fits", "r", 5, ("main", 3, 2))  # room: 6, 2 and 8 CPUs
     fits["spec"]["podSets"][0]["topologyRequest"] = {"required": "kubernetes.io/hostname"}
     file = dump(tmp_path, spread, fits, queues=with_topology("StrictFIFO"))
-    (row,) = asked("eta", "--state", file)["jobs"]
+    (row,) = json_of("eta", "--state", file)["jobs"]
     assert (row["job"], row["quantiles_s"]["q95"]) == ("bio/fits", 0)
 
 
@@ -418,7 +409,7 @@ def test_pods_that_run_are_on_the_nodes_that_kueue_assigned_in_its_numbers(tmp_p
 
 
 def refused(file: str) -> str:
-    result = CliRunner().invoke(app, ["eta", "--state", file], catch_exceptions=False)
+    result = invoke("eta", "--state", file)
     assert result.exit_code == 2
     return result.output
 
@@ -435,24 +426,24 @@ def test_objects_of_two_clusters_are_an_error_but_the_same_object_twice_is_not(t
     other = cluster_queue("chem", 11, quota={"borrowingLimit": 2}, queueingStrategy="StrictFIFO")
     assert "ClusterQueue 'chem' is listed twice, as different objects" in refused(dump(tmp_path, RUNS, other))
     waits = workload("wide", "c", 10, ("main", 1, 5))
-    answer = asked("eta", "--state", dump(tmp_path, RUNS, waits, queues=[*QUEUES, *QUEUES]))
+    answer = json_of("eta", "--state", dump(tmp_path, RUNS, waits, queues=[*QUEUES, *QUEUES]))
     assert [row["job"] for row in answer["jobs"]] == ["bio/wide"]
 
 
 def test_a_flavor_that_is_in_no_file_takes_every_workload(tmp_path: Path) -> None:
     queues = [one for one in QUEUES if one is not FLAVOR]
-    (row,) = asked("eta", "--state", dump(tmp_path, RUNS, workload("w", "p", 9), queues=queues))["jobs"]
+    (row,) = json_of("eta", "--state", dump(tmp_path, RUNS, workload("w", "p", 9), queues=queues))["jobs"]
     assert row["quantiles_s"]["q95"] == 0
     gpus = [json.loads(json.dumps(one).replace('"spot"', '"h100"').replace('"cpu"', '"nvidia.com/gpu"'))
             for one in (*queues, workload("w", "p", 9))]  # fmt: skip
-    (row,) = asked("eta", "--state", dump(tmp_path, queues=gpus))["jobs"]
+    (row,) = json_of("eta", "--state", dump(tmp_path, queues=gpus))["jobs"]
     assert row["quantiles_s"]["q95"] == 0
 
 
 def test_a_run_of_a_queue_that_is_in_no_file_holds_no_quota_of_another_queue(tmp_path: Path) -> None:
     queues = [FLAVOR, cluster_queue("phys", 10), local_queue("c", "chem"), local_queue("p", "phys")]
     file = dump(tmp_path, RUNS, workload("w", "p", 9, ("main", 1, 10)), workload("lost", "c", 10), queues=queues)
-    rows = {row["job"]: row for row in asked("eta", "--state", file)["jobs"]}
+    rows = {row["job"]: row for row in json_of("eta", "--state", file)["jobs"]}
     assert rows["bio/w"]["quantiles_s"]["q95"] == 0
     assert rows["bio/lost"]["waits_for"] == "LocalQueue c or its ClusterQueue doesn't exist"
 
@@ -461,5 +452,5 @@ def test_a_workload_that_finished_without_an_admission_does_not_wait(tmp_path: P
     gone = workload("gone", "p", 8)
     since = {"status": "True", "lastTransitionTime": "2026-04-01T09:09:00Z"}
     gone["status"] = {"conditions": [{"type": "Finished", **since}]}
-    answer = asked("eta", "--state", dump(tmp_path, RUNS, gone, workload("w", "p", 9)))
+    answer = json_of("eta", "--state", dump(tmp_path, RUNS, gone, workload("w", "p", 9)))
     assert [row["job"] for row in answer["jobs"]] == ["bio/w"]

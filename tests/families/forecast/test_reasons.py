@@ -9,21 +9,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from families.forecast.queue_cases import NOW_S, as_listed, queue_words, queued
+from support.command_line import fine, invoke, json_of
+from support.log_reading import first_starts
 
-from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.config.yaml import Setting
 from dagsim.experiment.simulate import make_policy
 from dagsim.families.forecast.question import workload_of
 from dagsim.families.forecast.reasons import UNLISTED, Fate, verdict_of
-from dagsim.model import Kind
 from dagsim.systems.cluster.scenario import cluster_scenario_of
 from dagsim.systems.seam import drive
 
 pytestmark = pytest.mark.family("slurm")
 
-NOW_S = 1_700_000_000
 SITE = """
 cluster:
   groups:
@@ -31,34 +30,17 @@ cluster:
 """
 
 
-def queued(id: int, state: str = "PENDING", **terms: Any) -> dict[str, Any]:
-    """A job of ``squeue --json`` that asks for 8 cores of a node for 50 minutes, submitted 10 minutes ago."""
-    cpus, nodes = terms.pop("cpus", 8), terms.pop("node_count", 1)
-    job = {
-        "job_id": id, "user_name": "kit", "account": "geo", "partition": "day", "qos": "std", "job_state": [state],
-        "state_reason": "None", "submit_time": NOW_S - 600, "eligible_time": NOW_S - 600, "start_time": 0,
-        "time_limit": 50, "node_count": nodes, "cpus": cpus, "tres_req_str": f"cpu={cpus},mem=2G,node={nodes}",
-        "tres_alloc_str": "", "nodes": "", "dependency": "", "name": f"job{id}",
-    }  # fmt: skip
-    if state != "PENDING":
-        job |= {"start_time": NOW_S - 600, "nodes": "n1", "tres_alloc_str": job["tres_req_str"]}
-    return job | terms
-
-
 class Answer:
     """The answer of ``dagsim eta --json`` to a queue."""
 
     def __init__(self, folder: Path, jobs: list[dict[str, Any]], site: str = SITE, *words: str) -> None:
-        (folder / "now.json").write_text(json.dumps({"jobs": jobs, "last_update": NOW_S}))
-        (folder / "site.yaml").write_text(site)
-        command = ["eta", "--state", str(folder / "now.json"), "--config", str(folder / "site.yaml"), "--futures", "8"]
-        result = CliRunner().invoke(app, [*command, "--json", *words], catch_exceptions=False)
-        assert result.exit_code == 0, result.output
+        command = ["eta", *queue_words(folder, as_listed(jobs), site), "--futures", "8"]
+        result = fine(*command, "--json", *words)
         answer = json.loads(result.stdout)
         self.warnings = " ".join(result.stderr.split())
         self.medians_s = {row["job"]: row["median_s"] for row in answer["jobs"]}
         self.without = {row["job"]: (row["kind"], row["why"]) for row in answer["no_forecast"]}
-        self.table = CliRunner().invoke(app, [*command, *words], catch_exceptions=False).stdout
+        self.table = invoke(*command, *words).stdout
 
 
 @pytest.mark.parametrize(
@@ -316,9 +298,8 @@ def test_one_partition_of_several_that_admits_a_job_is_enough(tmp_path: Path) ->
 
 
 def test_a_planned_job_over_a_limit_says_which(tmp_path: Path) -> None:
-    Answer(tmp_path, [queued(1)], LIMITED)
-    words = ["eta", "--state", str(tmp_path / "now.json"), "--config", str(tmp_path / "site.yaml"), "--job"]
-    result = CliRunner().invoke(app, [*words, "cpus=36,nodes=3,user=kit,account=geo,partition=day,limit=1h"])
+    planned = "cpus=36,nodes=3,user=kit,account=geo,partition=day,limit=1h"
+    result = invoke("eta", *queue_words(tmp_path, as_listed([queued(1)]), LIMITED), "--job", planned)
     assert result.exit_code == 2
     assert "QOSMaxCpuPerUser (32) < 36" in " ".join(result.output.split())
 
@@ -350,16 +331,16 @@ def test_a_suspended_job_comes_back_for_the_rest_of_its_limit(tmp_path: Path) ->
     assert 0 < answer.medians_s["2"] < answer.medians_s["1"]
     assert "Suspended" in answer.table
     for policy in ("slurm-multifactor", "easy", "fifo"):
-        assert starts(tmp_path / "now.json", tmp_path / "site.yaml", policy) == {"3": -600, "2": 2400, "1": 4200}
+        began = starts_by_limits(tmp_path / "now.json", tmp_path / "site.yaml", policy)
+        assert began == {"3": -600, "2": 2400, "1": 4200}
 
 
-def starts(state: Path, site: Path, policy: str) -> dict[str, float]:
+def starts_by_limits(state: Path, site: Path, policy: str) -> dict[str, float]:
     """The starts of a queue's jobs when all run to their limits, in seconds after the snapshot."""
     config = load_config(site, [Setting("test", "workload", workload_of(state))], own=False)
     scenario = cluster_scenario_of(config)
     schedule = drive(scenario.kernel(0), make_policy(scenario, policy, 0))
-    began = {schedule.jobs[row[2]].id: row[1] for row in schedule.log.rows().tolist() if row[0] == Kind.STARTED}
-    return {job: time_s - schedule.begins_s for job, time_s in began.items()}
+    return {job: time_s - schedule.begins_s for job, time_s in first_starts(schedule).items()}
 
 
 def test_components_of_a_heterogeneous_job_are_forecast(tmp_path: Path) -> None:
@@ -394,11 +375,8 @@ def test_a_back_test_goes_on_past_jobs_that_can_never_start(tmp_path: Path) -> N
     )
     (tmp_path / "sacct.txt").write_text("\n".join(rows) + "\n")
     (tmp_path / "site.yaml").write_text(LIMITED)
-    words = ["eta", "--backtest", str(tmp_path / "sacct.txt"), "--config", str(tmp_path / "site.yaml"), "--json"]
-    result = CliRunner().invoke(
-        app, [*words, "--futures", "3", "--every", "1h", "--workers", "1"], catch_exceptions=False
-    )
-    scores = json.loads(result.stdout)
+    words = ["eta", "--backtest", str(tmp_path / "sacct.txt"), "--config", str(tmp_path / "site.yaml")]
+    scores = json_of(*words, "--futures", 3, "--every", "1h", "--workers", 1)
     assert scores["no_forecast"] == {"never": 1, "outside": 0, "never_but_started": 0}
     assert scores["n"] > 50
     assert scores["never_started"] == 0
@@ -409,11 +387,10 @@ def test_what_a_real_slurm_never_started_has_no_forecast(data: Path, tmp_path: P
     """After five hours of site-C, jobs over limits of jobs and partitions, or not permitted, are told from others."""
     folder = data / "golden/slurm/site-C"
     site = tmp_path / "site.yaml"
-    CliRunner().invoke(app, ["site", "import", str(folder), "-o", str(site)], catch_exceptions=False)
+    fine("site", "import", folder, "-o", site)
     state = tmp_path / "now.json"
     state.write_bytes(gzip.decompress((folder / "snap/018360/squeue.json.gz").read_bytes()))
-    words = ["eta", "--config", str(site), "--state", str(state), "--futures", "2", "--json"]
-    answer = json.loads(CliRunner().invoke(app, words, catch_exceptions=False).stdout)
+    answer = json_of("eta", "--config", site, "--state", state, "--futures", 2)
     never = {row["job"] for row in answer["no_forecast"] if row["kind"] == "never"}
     assert {"1036", "1070", "1106", "1119", "1126", "1133", "1139", "1146", "1152", "1213", "1225", "1043"} <= never
     forecast = {row["job"] for row in answer["jobs"]}

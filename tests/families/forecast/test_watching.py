@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import json
 import os
@@ -16,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from support.asgi_requests import ask
+from support.command_line import invoke
 
 from dagsim.families.forecast.journal import Journal, Watched
 from dagsim.families.forecast.prometheus import metrics
@@ -30,48 +30,56 @@ from tempfile import mkdtemp
 import pytest
 from support.hostile import HOSTILE, assert_plain
 
-from dagsim import family
-from dagsim.cli import app
 from dagsim.errors import InputError
 from dagsim.families.forecast import forecast_page, snapshots
 from dagsim.families.forecast.snapshots import Forecasted, ForecastSettings, Snapshots
 from dagsim.families.forecast.state_command import StateCommand
 from dagsim.families.web.asgi import application
 from dagsim.families.web.folder_pages import Results
-from dagsim.family import families
 
 pytestmark = pytest.mark.family("web")
 
 T = 1_700_000_000.0
 
 
-def test_without_the_writer_of_pages_a_page_of_forecasts_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    rest = {name: one for name, one in families().items() if name != "web"}
-    monkeypatch.setattr(family, "families", lambda: rest)
-    done = CliRunner().invoke(app, ["eta", "--state", "now.json", "--html", "page.html"])
+def test_without_the_writer_of_pages_a_page_of_forecasts_is_refused(without_families: Callable[..., None]) -> None:
+    without_families("web")
+    done = invoke("eta", "--state", "now.json", "--html", "page.html")
     assert done.exit_code == 2
     assert "family web, which this installation lacks" in " ".join(done.output.replace("│", " ").split())
+
+
+class Pool:
+    """A process that has its forecasts ready when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[Future[Forecasted]] = []
+
+    def submit(self, *_: object) -> Future[Forecasted]:
+        self.asked.append(Future())
+        return self.asked[-1]
 
 
 @pytest.mark.parametrize(("is_ready", "most_s"), [(False, 600.0), (True, 60.0)])
 def test_only_the_first_forecast_of_a_process_may_take_longer_than_the_interval(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_ready: bool, most_s: float
 ) -> None:
-    watched = Snapshots(tmp_path, ForecastSettings(tmp_path), Journal(tmp_path), 60.0)
-    ended: list[Any] = []
+    pool, ended, clock_s = Pool(), list[Any](), [0.0]
+    monkeypatch.setattr(snapshots, "ProcessPoolExecutor", lambda *_: pool)
     monkeypatch.setattr(snapshots, "kill_workers", ended.append)
-    pool: Any = object()
-    watched._pool, watched._pending, watched._asked, watched._asked_s = pool, Future(), ((0, "a.json", 0), True), 0.0
+    monkeypatch.setattr(snapshots, "monotonic", lambda: clock_s[0])
+    watched = Snapshots(tmp_path, ForecastSettings(tmp_path), Journal(tmp_path), 60.0)
+    (tmp_path / "1.json").write_text("{}")
+    watched.look()
     if is_ready:
-        pending: Future[Forecasted] = Future()
-        pending.set_result(Forecasted("page", "", "", t=T))
-        watched._pending = pending
+        pool.asked[0].set_result(Forecasted("page", "", "", t=T))
+        (tmp_path / "2.json").write_text("{}")
         watched.look()
-        watched._pending = Future()
-    monkeypatch.setattr(snapshots, "monotonic", lambda: most_s - 1)
+    assert len(pool.asked) == 1 + is_ready
+    clock_s[0] = most_s - 1
     watched.look()
     assert (ended, watched.latest.error) == ([], "")
-    monkeypatch.setattr(snapshots, "monotonic", lambda: most_s + 1)
+    clock_s[0] = most_s + 1
     watched.look()
     watched.look()
     assert ended == [pool]
@@ -80,22 +88,8 @@ def test_only_the_first_forecast_of_a_process_may_take_longer_than_the_interval(
 
 def get(folder: Path, snapshots: Snapshots, path: str) -> tuple[int, str]:
     """Status and body of the server's answer to a request."""
-    raw, _, query = path.partition("?")
-    scope = {
-        "type": "http", "method": "GET", "path": raw, "raw_path": raw.encode(), "query_string": query.encode(),
-        "headers": [(b"host", b"127.0.0.1")], "http_version": "1.1",
-    }  # fmt: skip
-    sent: list[dict[str, Any]] = []
-
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": b"", "more_body": False}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    asyncio.run(application(Results(folder, snapshots), "127.0.0.1")(scope, receive, send))
-    body = b"".join(message.get("body", b"") for message in sent)
-    return sent[0]["status"], body.decode()
+    answer = ask(application(Results(folder, snapshots), "127.0.0.1"), path)
+    return answer.status, answer.text
 
 
 def forecast(job: str, low_s: float, high_s: float, partition: str = "gpu", user: str = "ann") -> Watched:
@@ -277,10 +271,10 @@ def test_labels_are_escaped(tmp_path: Path) -> None:
 
 
 def test_watching_needs_a_site(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["serve", str(tmp_path), "--watch"])
+    result = invoke("serve", tmp_path, "--watch")
     assert result.exit_code == 2
     assert "--config" in result.output
-    assert CliRunner().invoke(app, ["serve", str(tmp_path), "--command", "squeue"]).exit_code == 2
+    assert invoke("serve", tmp_path, "--command", "squeue").exit_code == 2
 
 
 def test_a_forecast_that_finds_the_disk_full_is_told_and_recorded_later(

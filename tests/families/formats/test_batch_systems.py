@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from support.command_line import fine, invoke
 
-from dagsim.cli import app
 from dagsim.errors import TraceError
 from dagsim.traces import TraceOptions, open_trace, recognise
 
@@ -181,8 +180,7 @@ def test_the_queue_of_pbs_can_be_forecast(samples: Path, tmp_path: Path) -> None
         "cluster:\n  groups:\n  - {name: p, hosts: 'p[1-2]', count: 2, gpu: V100-16, gpus: 2, cpus: 16}\n"
     )
     options = ["--config", str(tmp_path / "c.yaml"), "--algo", "easy", "--futures", "3", "--json"]
-    ended = CliRunner().invoke(app, ["eta", "--state", str(samples / "qstat" / "qstat.txt"), *options])
-    assert ended.exit_code == 0, ended.output
+    ended = fine("eta", "--state", samples / "qstat" / "qstat.txt", *options)
     (row,) = json.loads(ended.stdout.splitlines()[-1])["jobs"]
     assert row["job"] == "311"
 
@@ -214,7 +212,7 @@ def test_suspended_jobs_of_pbs_resume_with_their_rest_and_others_wait_for_their_
     jobs = {job.id: job for job in open_trace(tmp_path / "q").jobs()}
     assert jobs["1"].tasks[0].work == 5400
     options = ["--config", str(tmp_path / "c.yaml"), "--algo", "easy", "--futures", "3", "--json"]
-    ended = CliRunner().invoke(app, ["eta", "--state", str(tmp_path / "q"), *options])
+    ended = invoke("eta", "--state", tmp_path / "q", *options)
     rows = {row["job"]: row for row in json.loads(ended.stdout.splitlines()[-1])["jobs"]}
     assert set(rows) == {"1", "3", "4"}
     assert rows["1"]["median_s"] < rows["3"]["median_s"] < 86_400 <= rows["4"]["median_s"] + 1

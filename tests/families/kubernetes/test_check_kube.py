@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from check_kubernetes import count
-from kubernetes_golden import Part, Verdict, kube
+from kubernetes_golden import Part, Verdict, Ways, kube
 
 REAL = os.environ.get("DAGSIM_KUBE_SCHEDULER")
 SAMPLE = 15
@@ -103,14 +103,14 @@ def test_a_sample_of_the_real_decisions_is_right(monkeypatch: pytest.MonkeyPatch
         pytest.skip("needs DAGSIM_DATA")
     verdicts = kube.verdicts
 
-    def some(file: Path, content: Any, part: Part) -> Any:
+    def some(file: Path, content: Any, part: Part, ways: Ways) -> Any:
         asked = 0
         for event in content.get("events", ()):
             asked += "decision" in event
             if asked > SAMPLE:
                 content["events"] = content["events"][: content["events"].index(event)]
                 break
-        for verdict in verdicts(file, content, part):
+        for verdict in verdicts(file, content, part, ways):
             assert isinstance(verdict, Verdict)
             yield verdict
 
@@ -123,9 +123,8 @@ def test_a_sample_of_the_real_decisions_is_right(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.skipif(not REAL, reason="DAGSIM_KUBE_SCHEDULER names no kube-scheduler")
 @pytest.mark.data
 @pytest.mark.parametrize("name", ["fifo-1", "preempt-one-1"])
-def test_the_real_scheduler_plays_its_recorded_timelines_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kube, "BINARY", REAL)
+def test_the_real_scheduler_plays_its_recorded_timelines_again(name: str) -> None:
     file = Path(os.environ["DAGSIM_DATA"], "golden/kube/timelines", f"{name}.json")
-    verdicts = list(kube.verdicts(file, json.loads(file.read_text())))
+    verdicts = list(kube.verdicts(file, json.loads(file.read_text()), Part(), Ways(binary=REAL)))
     assert len(verdicts) >= 80
     assert {verdict.outcome for verdict in verdicts} == {"right"}

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from check_kubernetes import count, documents
-from kubernetes_golden import Part, Verdict, kueue
+from kubernetes_golden import OWN, Part, Verdict, kueue
 
 from dagsim.families.kubernetes.api.terms import quantity
 from dagsim.families.kubernetes.kueue.kueue_site import read_kueue_site
@@ -129,7 +129,7 @@ def test_samples_of_every_family_are_decided_as_kueue_did(data: Path) -> None:
     seen = 0
     for file, document in documents(data / "golden" / "kueue"):
         if kueue.holds(document) and "state" in document[0]:
-            for verdict in kueue.verdicts(file, document[:SAMPLE], Part()):
+            for verdict in kueue.verdicts(file, document[:SAMPLE], Part(), OWN):
                 seen += 1
                 wrong += [verdict] if verdict.outcome != "right" and verdict.gate else []
     assert seen > 200

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support.log_reading import starts
 
 from dagsim.errors import ConfigError, ModelError
 from dagsim.families.kubernetes.kube.cycle import PodCycle, WaitingPod
@@ -258,6 +260,17 @@ def test_room_that_is_promised_is_kept_from_equals_and_not_from_the_more_importa
     assert feasible(one, pod("2"), 10) == [0]
 
 
+def test_pods_on_trial_are_gone_at_the_end_whatever_happens() -> None:
+    one = cycle(node("a"))
+    run(one, 0, "stays", pod("2"))
+    with suppress(ZeroDivisionError), one.snapshot.trial() as add:
+        add(0, BoundPod("tried", pod("6"), 0, 0))
+        assert feasible(one, pod("1")) == []
+        raise ZeroDivisionError
+    assert list(one.snapshot.pods[0]) == ["stays"]
+    assert feasible(one, pod("6")) == [0]
+
+
 def test_a_profile_is_read_with_its_weights_and_says_what_it_leaves_out(tmp_path: Path) -> None:
     file = tmp_path / "profile.yaml"
     document = {
@@ -307,14 +320,6 @@ def test_a_wrong_setting_is_named(stated: Any, message: str) -> None:
 def played(jobs: Sequence[Job], spec: str, *nodes: Node, **rest: Any) -> Schedule:
     scenario = ClusterScenario(Cluster(nodes), list(jobs), **rest)
     return scenario.kernel(0).run(POLICIES.create(spec))
-
-
-def starts(schedule: Schedule) -> dict[str, list[tuple[float, int]]]:
-    times: dict[str, list[tuple[float, int]]] = {}
-    for row in schedule.log:
-        if row.kind == Kind.STARTED:
-            times.setdefault(schedule.jobs[row.job].id, []).append((row.time_s, row.node))
-    return times
 
 
 def task(seconds: float, cpus: float = 1, gpus: float = 0, **manifest: Any) -> Task:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.process_states import alive
 
 pytest.importorskip("uvicorn")
 
@@ -249,13 +250,6 @@ def test_manifests_become_objects_again() -> None:
 def children(pid: int) -> list[int]:
     text = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True).stdout
     return [int(word) for word in text.split()]
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a process that is killed takes its program with it on Linux")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from support.log_reading import start_times
 
 from dagsim.model import Cluster, Job, Kind, Node, QueueNode, QueueTree, Task
 from dagsim.model.gpu import GpuType
@@ -19,14 +20,6 @@ GPU = GpuType("G", 1.0, 16, 100, 100, 10)
 def played(jobs: Sequence[Job], spec: str, cluster: Cluster, *queues: QueueNode) -> Schedule:
     scenario = ClusterScenario(cluster, list(jobs), queues=QueueTree(queues) if queues else None)
     return scenario.kernel(0).run(POLICIES.create(spec))
-
-
-def starts(schedule: Schedule) -> dict[str, list[float]]:
-    times: dict[str, list[float]] = {}
-    for row in schedule.log:
-        if row.kind == Kind.STARTED:
-            times.setdefault(schedule.jobs[row.job].id, []).append(row.time_s)
-    return times
 
 
 def job(name: str, queue: str, at_s: float, seconds: float, gpus: int = 1, priority: float = 0) -> Job:
@@ -57,16 +50,16 @@ def test_pods_that_ask_for_no_cpu_count_as_a_tenth_of_one() -> None:
 def test_a_higher_priority_class_stops_a_lower_one() -> None:
     one = Cluster((Node("n", GPU, 2, 32, 64),))
     jobs = [*pods(2, priority=1), Job.single("high", Task("t", 5, gpus=2), 3.0, priority=2)]
-    assert starts(played(jobs, "kube-default", one))["high"] == [3]
-    assert starts(played(jobs, "kube-default[preempt=false]", one))["high"] == [10]
+    assert start_times(played(jobs, "kube-default", one))["high"] == [3]
+    assert start_times(played(jobs, "kube-default[preempt=false]", one))["high"] == [10]
     equal = [*pods(2, priority=2), jobs[2]]
-    assert starts(played(equal, "kube-default", one))["high"] == [10]
+    assert start_times(played(equal, "kube-default", one))["high"] == [10]
 
 
 def test_who_finds_no_node_blocks_nobody() -> None:
     one = Cluster((Node("n", GPU, 2, 32, 64),))
     jobs = [job("half", "", 0, 10), job("wide", "", 1, 1, 2), job("small", "", 2, 1)]
-    assert starts(played(jobs, "kube-default", one)) == {"half": [0], "small": [2], "wide": [10]}
+    assert start_times(played(jobs, "kube-default", one)) == {"half": [0], "small": [2], "wide": [10]}
 
 
 def test_it_keeps_the_promises_of_a_policy() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from support.log_reading import rows_of
 
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError
@@ -31,18 +32,16 @@ def job(name: str, seconds: float, arrival_s: float = 0.0, tenant: str | None = 
     return replace(Job.single(name, Task("t", seconds), arrival_s), tenant=tenant)
 
 
-def starts(jobs: list[Job], policy: str) -> list[tuple[float, int]]:
+def starts_of(jobs: list[Job], policy: str) -> list[tuple[float, int]]:
     scenario = ClusterScenario(
         Cluster.of({"T4": 1}), jobs, estimates=Estimates("hidden"), preemption=Preemption(restart_s=5.0)
     )
-    return [
-        (row.time_s, row.job) for row in drive(scenario.kernel(0), Believing(policy)).log if row.kind == Kind.STARTED
-    ]
+    return [(row.time_s, row.job) for row in rows_of(drive(scenario.kernel(0), Believing(policy)).log, Kind.STARTED)]
 
 
 def test_a_task_of_a_tenant_whose_tasks_were_short_goes_first() -> None:
     past = [job("a", 10.0, tenant="x"), job("b", 3000.0, 0.0, "y")]
-    order = [number for _, number in starts([*past, job("c", 50.0, 20.0, "y"), job("d", 50.0, 30.0, "x")], "sjf")]
+    order = [number for _, number in starts_of([*past, job("c", 50.0, 20.0, "y"), job("d", 50.0, 30.0, "x")], "sjf")]
     assert order == [0, 1, 3, 2]
 
 
@@ -52,7 +51,7 @@ def test_decisions_do_not_depend_on_durations_that_have_not_shown_yet(policy: st
 
     def before(long_s: float) -> list[tuple[float, int]]:
         arrivals = [job("long", long_s), *[job(f"short-{number}", 20.0, 700.0 + 100 * number) for number in range(3)]]
-        return [start for start in starts(arrivals, policy) if start[0] < 950.0]
+        return [start for start in starts_of(arrivals, policy) if start[0] < 950.0]
 
     assert before(3000.0) == before(70_000.0)
 

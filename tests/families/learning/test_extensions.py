@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import gymnasium
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from support.command_line import json_of
 
-from dagsim.cli import app
 from dagsim.config.dumping import dump_config
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError
@@ -137,9 +135,7 @@ def _somebodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_own_codec_net_reward_and_algorithm_train_and_decide() -> None:
     own = ("--algo", "somebodys:TwiceConfig", *(part for setting in (*SMALL, *OWN) for part in ("--set", setting)))
-    done = CliRunner().invoke(app, ["train", *own, "--no-report", "--json"])
-    assert done.exit_code == 0, done.output
-    run = Path(json.loads(done.stdout)["run"])
+    run = Path(json_of("train", *own, "--no-report")["run"])
     agent = Checkpoint.load(run / "best.pt", codec="somebodys:Narrow", net="somebodys:OneLayer")
     assert (type(agent.codec).__name__, type(agent.net).__name__) == ("Narrow", "OneLayer")
     assert agent.weights["layer.weight"].shape == (1, 5)

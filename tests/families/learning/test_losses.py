@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from dagsim.families.learning.codecs.codec import Observation
 from dagsim.families.learning.nets.actor import ObservationBatch, entropy, log_softmax, stack
 from dagsim.families.learning.nets.row_nets import Sizes
-from dagsim.families.learning.off_policy.d3qn import Duelling, follow, q_loss
+from dagsim.families.learning.off_policy.d3qn import q_loss
+from dagsim.families.learning.off_policy.q_learning import Duelling, follow
 from dagsim.families.learning.off_policy.rainbow import (
     NoisyLinear,
     RainbowNet,

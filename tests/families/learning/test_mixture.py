@@ -60,6 +60,22 @@ def test_knowledge_failures_and_prices_are_drawn_without_changing_the_jobs() -> 
             assert (arrays.work == SMALL.world(seed).workload.arrays.work).all()  # type: ignore[union-attr]
 
 
+def test_in_some_worlds_every_task_has_the_typical_duration_as_its_estimate() -> None:
+    limited = replace(SMALL, noisy=0.2, limited=0.6)
+    kinds = []
+    for seed in range(40):
+        world, other = replace(limited, limited=0.2, typical=0.4).world(seed), limited.world(seed)
+        arrays, limits = (one.workload.arrays for one in (world, other))  # type: ignore[union-attr]
+        assert (arrays.work == limits.work).all()
+        assert world.estimates == other.estimates
+        if arrays.estimate is not None and (kind := len(set(arrays.estimate)) == 1):
+            assert arrays.estimate[0] == pytest.approx(np.exp(np.log(arrays.work).mean()))
+        elif arrays.estimate is not None:
+            assert (arrays.estimate == limits.estimate).all()
+        kinds.append(arrays.estimate is not None and kind)
+    assert 8 < sum(kinds) < 25
+
+
 def test_nodes_of_a_drawn_type_are_full_except_the_last() -> None:
     smaller = 0
     for world in map(SMALL.world, range(40)):
@@ -91,6 +107,7 @@ def test_no_job_of_a_drawn_world_asks_for_more_than_its_cluster_has() -> None:
         ({"jobs": (9, 3)}, r"jobs must be \[smallest, largest\]"),
         ({"noisy": 1.5}, "noisy"),
         ({"noisy": 0.6, "hidden": 0.6}, "their sum must be 1 or less"),
+        ({"limited": 0.6, "typical": 0.6}, "their sum must be 1 or less"),
         ({"restart_s": (9.0, 3.0)}, r"restart_s must be \[smallest, largest\]"),
         ({"traces": (TraceFile("jobs.csv"),)}, "needs a window"),
     ],

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dagsim.families.learning.checkpoint import BoundsRecorder, Clipped, ObservationBounds
 from dagsim.families.learning.codecs.candidates import Candidates
 from dagsim.families.learning.codecs.codec import Observation
+from dagsim.families.learning.observation_bounds import BoundsRecorder, Clipped, ObservationBounds
 from dagsim.testing import check_codec
 
 

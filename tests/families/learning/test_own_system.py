@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,12 @@ from dagsim.errors import RunFolderError
 from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.simulate import run_policy
 from dagsim.families.learning.checkpoint import Checkpoint
+from dagsim.families.learning.codecs.codec import RelativeConfig
+from dagsim.families.learning.training.train_config import all_codecs
+from dagsim.families.learning.training.train_section import section_for
 from dagsim.families.learning.training.trainer import TrainingRun
+from dagsim.registry import Registry
+from dagsim.systems.default import DefaultSystem
 
 
 @pytest.mark.family("decima", "ramp")
@@ -40,3 +47,28 @@ def test_a_system_of_ones_own_trains_agents_that_decide_only_in_it(
     spark = load_config(None, ["system={kind: spark, executors: 4, jobs: 3}"])
     with pytest.raises(RunFolderError, match="trained for the system 'toy', so it cannot schedule 'spark'"):
         run_policy(spark, f'ppo[checkpoint="{agent}"]', 1)
+
+
+@dataclass(frozen=True)
+class Own(RelativeConfig):
+    pass
+
+
+def codecs_with(name: str) -> Registry[Any]:
+    codecs: Registry[Any] = Registry("codec")
+    codecs.register(name)(Own)
+    return codecs
+
+
+def test_a_system_of_ones_own_has_its_own_codec_even_if_another_system_has_one_of_this_name() -> None:
+    class Toy(DefaultSystem):
+        codecs = codecs_with("relative")
+        training = {"codec": "relative"}
+
+    assert type(section_for(Toy).codec) is Own
+    assert type(section_for(DefaultSystem).codec) is not Own
+
+
+def test_a_codec_that_was_registered_in_code_is_among_all_codecs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DefaultSystem, "codecs", codecs_with("mine"))
+    assert all_codecs().get("mine") is Own

@@ -15,9 +15,8 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
+from support.command_line import fine
 
-from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, RunFolderError
 from dagsim.experiment.provenance import provenance
@@ -114,8 +113,7 @@ def test_a_file_that_was_written_without_stable_baselines_is_read(tmp_path: Path
 def test_the_command_line_runs_it_and_records_its_digest(tmp_path: Path) -> None:
     path = written(tmp_path / "model.zip", state())
     command = ["baseline", "--algo", f"sb3:{path}", "--algo", "fifo", "--set", SETTINGS[0], "--seeds", "2"]
-    ended = CliRunner().invoke(app, [*command, "--no-plots", "--json", "-o", str(tmp_path / "out")])
-    assert ended.exit_code == 0, ended.output
+    fine(*command, "--no-plots", "--json", "-o", tmp_path / "out")
     config = load_config(None, SETTINGS)
     (fact,) = provenance(config, [f"sb3:{path}"])["checkpoints"].values()
     assert fact["file"] == str(path)

@@ -15,9 +15,9 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from support.command_line import fine
+from support.log_reading import first_starts
 
-from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import CodeNotAllowed, ConfigError, PolicyFailed, UnknownName
 from dagsim.experiment.provenance import sources_of
@@ -385,7 +385,7 @@ def test_easy_of_pybatsim_differs_from_easy_because_it_does_not_protect_the_midd
     """
     resources, jobs = 8, rigid(0, (1, 8))
     schedule = theirs("easyBackfill", machines(resources), jobs, tmp_path)
-    both = [starts(schedule), starts(ours("easy", machines(resources), jobs))]
+    both = [first_starts(schedule), first_starts(ours("easy", machines(resources), jobs))]
     time_s, job = next(mine for mine, other in zip(*both, strict=True) if mine != other)
     running = [row for row in schedule.log if row.kind == Kind.STARTED and row.time_s < time_s]
     ended = {row.run for row in schedule.log if row.kind == Kind.FINISHED and row.time_s <= time_s}
@@ -396,16 +396,11 @@ def test_easy_of_pybatsim_differs_from_easy_because_it_does_not_protect_the_midd
     assert any(other in busy for other in range(node, resources)), "nor end at the last"
 
 
-def starts(schedule: Schedule) -> list[tuple[float, int]]:
-    return sorted({(row.time_s, row.job) for row in schedule.log if row.kind == Kind.STARTED})
-
-
 @pybatsim
 def test_the_command_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (ROOT / "docs" / "reference" / "batsim.md").read_text(encoding="utf-8")
     line = next(line for line in page.splitlines() if line.startswith("$ dagsim"))
     words = shlex.split(line.replace("pybatsim", f"{sys.executable} -m batsim.cmds.launcher", 1))[2:]
     monkeypatch.chdir(tmp_path)  # pybatsim writes its events here
-    result = CliRunner().invoke(app, [*words, "--set", "workload.count=50", "--set", "workload.measure=null"])
-    assert result.exit_code == 0, result.output
+    result = fine(*words, "--set", "workload.count=50", "--set", "workload.measure=null")
     assert "run folder:" in result.output

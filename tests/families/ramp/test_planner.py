@@ -20,6 +20,7 @@ from dagsim.families.ramp.api import (
     RampKernel,
     Rules,
 )
+from dagsim.families.ramp.bounded import Bounded
 from dagsim.families.ramp.graph import branches
 from dagsim.families.ramp.partition import PartitionedGraph
 from dagsim.families.ramp.server_placement import PLACERS
@@ -150,3 +151,10 @@ def test_a_full_memo_forgets_the_oldest() -> None:
         assert placement is not None
         plans.step(parts, placement)
     assert len(memo) == 2
+
+
+def test_a_full_cache_is_emptied_before_another_value_is_added() -> None:
+    cache: Bounded[int, int] = Bounded(2)
+    for key in range(3):
+        cache[key] = -key
+    assert cache == {2: -2}

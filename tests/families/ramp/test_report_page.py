@@ -12,9 +12,9 @@ from dagsim.config.schema import load_config
 from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.store import Store
 from dagsim.families.ramp.scenario import RampScenario
+from dagsim.families.web.blocking_sections import blocking_grids
 from dagsim.families.web.chosen import choose_runs
 from dagsim.families.web.document import page
-from dagsim.families.web.wait_sections import blocking_grids
 
 WORLD = "{kind: ramp, jobs: 12, gap_s: 0.02, max_degree: 4, topology: 'ramp[groups=2,racks=2,servers_per_rack=1]'}"
 

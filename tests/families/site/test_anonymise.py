@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from support.command_line import fine, invoke
 
-from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import TraceError
 from dagsim.families.site.anonymise import anonymise
@@ -108,8 +107,7 @@ def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
 @pytest.mark.family("slurm")
 def test_the_command_says_what_it_wrote(tmp_path: Path) -> None:
     arguments = ["trace", "anonymise", str(SAMPLES / "sacct" / "jobs.txt"), "--to", str(tmp_path)]
-    result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == 0, result.output
+    result = fine(*arguments)
     assert re.search(r"\d+ names replaced", result.output)
 
 
@@ -161,8 +159,7 @@ def site_folder(tmp_path: Path) -> Path:
 
 def waits(log: Path, config: Path, out: Path) -> dict[str, Any]:
     words = ["replay", "--trace", str(log), "--config", str(config), "--algo", "slurm-multifactor", "--json"]
-    result = CliRunner().invoke(app, [*words, "--out", str(out)])
-    assert result.exit_code == 0, result.output
+    result = fine(*words, "--out", out)
     metrics: dict[str, Any] = json.loads(result.output)["runs"][0]["metrics"]
     return {name: value for name, value in metrics.items() if name.startswith(("wait_s", "jct_s", "makespan_s"))}
 
@@ -170,14 +167,13 @@ def waits(log: Path, config: Path, out: Path) -> dict[str, Any]:
 @pytest.mark.family("fabric", "slurm")
 def test_a_folder_of_a_site_becomes_a_log_and_a_configuration_that_replay_alike(tmp_path: Path) -> None:
     folder = site_folder(tmp_path)
-    result = CliRunner().invoke(app, ["trace", "anonymise", str(folder), "--to", str(tmp_path / "out")])
-    assert result.exit_code == 0, result.output
+    fine("trace", "anonymise", folder, "--to", tmp_path / "out")
     log, config = tmp_path / "out" / "sacct-1.txt", tmp_path / "out" / "site.yaml"
     text = log.read_text() + config.read_text()
     secrets = ("hydra", "abaqus", "zeus", "hera", "heroes", "gods", "olymp", "spartans", "helen", "troja", "paris")
     assert [word for word in (*secrets, "fastnet", "slownet", "x.sh") if word in text] == []
     assert "a100" in text  # names of GPU types stay
-    CliRunner().invoke(app, ["site", "import", str(folder), "-o", str(tmp_path / "own.yaml")])
+    invoke("site", "import", folder, "-o", tmp_path / "own.yaml")
     before = waits(folder / "sacct.txt", tmp_path / "own.yaml", tmp_path / "a")
     assert before["wait_s.mean"] > 0
     assert waits(log, config, tmp_path / "b") == before
@@ -215,8 +211,7 @@ def test_dependencies_and_singletons_stay_in_the_lines_of_submissions(tmp_path: 
     times = "1772440009|1772440019|10"
     rows = [f"{at}|ada|COMPLETED|177244000{at}|{times}|1|1|cpu=1,node=1|{line}" for at, line in enumerate(lines, 1)]
     (tmp_path / "log.txt").write_text("\n".join([head, *rows]) + "\n")
-    done = CliRunner().invoke(app, ["trace", "anonymise", str(tmp_path / "log.txt"), "--to", str(tmp_path / "new")])
-    assert done.exit_code == 0, done.output
+    fine("trace", "anonymise", tmp_path / "log.txt", "--to", tmp_path / "new")
     (out,) = (tmp_path / "new").iterdir()
     assert "secret" not in (gzip.decompress(out.read_bytes()).decode() if out.suffix == ".gz" else out.read_text())
     after = [job.request.after if job.request else () for job in open_trace(out).jobs()]

@@ -7,10 +7,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from support.command_line import fine, invoke
 from traces.formats.damage import damaged
-from typer.testing import CliRunner
 
-from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import ModelError, TraceError
 from dagsim.families.site.cluster_file import import_site
@@ -138,8 +137,7 @@ def test_a_slot_has_its_share_of_the_compute_slices() -> None:
 @pytest.mark.parametrize("file", FILES)
 def test_what_is_written_is_a_configuration(tmp_path: Path, file: str) -> None:
     out = tmp_path / "cluster.yaml"
-    result = CliRunner().invoke(app, ["site", "import", str(SAMPLES / file), "-o", str(out), "--gpu", "gpu=T4"])
-    assert result.exit_code == 0, result.output
+    fine("site", "import", SAMPLES / file, "-o", out, "--gpu", "gpu=T4")
     usable = {node.name for node in read_nodes(Source(SAMPLES / file)) if node.usable}
     cluster = load_config(out).build_cluster()
     assert {node.name.partition(":")[0] for node in cluster.nodes} == usable
@@ -148,8 +146,7 @@ def test_what_is_written_is_a_configuration(tmp_path: Path, file: str) -> None:
 @pytest.mark.family("slurm")
 def test_a_type_that_is_not_known_is_said_and_to_be_filled_in(tmp_path: Path) -> None:
     (tmp_path / "n.txt").write_text("NodeName=a1 CPUTot=4 RealMemory=1024 Gres=gpu:warp9:2 State=IDLE\n")
-    result = CliRunner().invoke(app, ["site", "import", str(tmp_path / "n.txt"), "-o", str(tmp_path / "c.yaml")])
-    assert result.exit_code == 0
+    result = fine("site", "import", tmp_path / "n.txt", "-o", tmp_path / "c.yaml")
     assert "GPU type 'warp9' is unknown; say what it is with --gpu warp9=TYPE" in result.output
     assert "# NOT KNOWN: warp9: fill in the values" in (tmp_path / "c.yaml").read_text()
     assert load_config(tmp_path / "c.yaml").build_cluster().gpus_by_type() == {"warp9": 2}
@@ -159,21 +156,21 @@ def test_a_type_that_is_not_known_is_said_and_to_be_filled_in(tmp_path: Path) ->
 def test_an_edited_configuration_is_replaced_only_on_request(tmp_path: Path) -> None:
     out = tmp_path / "c.yaml"
     words = ["site", "import", str(SAMPLES / "sinfo.txt"), "-o", str(out)]
-    assert [CliRunner().invoke(app, words).exit_code for _ in range(2)] == [0, 0]
+    assert [invoke(*words).exit_code for _ in range(2)] == [0, 0]
     imported = out.read_text()
     out.write_text(imported + "# mine\n")
-    refused = CliRunner().invoke(app, words)
+    refused = invoke(*words)
     assert refused.exit_code == 2
     assert "c.yaml: exists and differs from this import" in refused.output
     assert out.read_text() == imported + "# mine\n"
-    assert CliRunner().invoke(app, [*words, "--overwrite"]).exit_code == 0
+    fine(*words, "--overwrite")
     assert out.read_text() == imported
 
 
 @pytest.mark.family("slurm")
 def test_nodes_that_are_down_are_kept_if_all_are(tmp_path: Path) -> None:
     out = tmp_path / "c.yaml"
-    CliRunner().invoke(app, ["site", "import", str(SAMPLES / "sinfo.txt"), "-o", str(out), "--all"])
+    invoke("site", "import", SAMPLES / "sinfo.txt", "-o", out, "--all")
     assert len(load_config(out).build_cluster().nodes) == 4
 
 
@@ -201,8 +198,7 @@ def test_what_a_state_says_cannot_leave_its_comment(tmp_path: Path) -> None:
     node = '{"name": "%s", "gres": "", "state": ["%s"], "cpus": 1, "real_memory": 1024}'
     evil = "DOWN+\\ncluster: {name: evil}\\n#"
     (tmp_path / "n.json").write_text(f'{{"nodes": [{node % ("a1", "IDLE")}, {node % ("a2", evil)}]}}')
-    result = CliRunner().invoke(app, ["site", "import", str(tmp_path / "n.json"), "-o", str(tmp_path / "c.yaml")])
-    assert result.exit_code == 0, result.output
+    fine("site", "import", tmp_path / "n.json", "-o", tmp_path / "c.yaml")
     assert load_config(tmp_path / "c.yaml").build_cluster().name == "c"
 
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 import yaml
-from typer.testing import CliRunner
+from support.command_line import fine
+from support.log_reading import first_starts
 
-from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import TraceError
 from dagsim.families.kubernetes.kueue.kueue_objects import BorrowWithinCohort, QueuePreemption, ResourceQuota
 from dagsim.families.site.cluster_file import cluster_yaml
 from dagsim.families.site.node_lists import ImportedCluster
 from dagsim.families.site.site_import import read_site, site_files
-from dagsim.model import Caps, Cluster, Job, Kind, Node, Task
+from dagsim.model import Caps, Cluster, Job, Node, Task
 from dagsim.model.gpu import gpu_type
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.models import Models
@@ -148,8 +148,7 @@ def _folder(tmp_path: Path, **files: str) -> Path:
 
 def _imported(folder: Path, tmp_path: Path) -> tuple[str, Path]:
     out = tmp_path / "site.yaml"
-    result = CliRunner().invoke(app, ["site", "import", str(folder), "-o", str(out), "--overwrite"])
-    assert result.exit_code == 0, result.output
+    result = fine("site", "import", folder, "-o", out, "--overwrite")
     return result.output, out
 
 
@@ -228,7 +227,7 @@ def test_jobs_reach_their_cluster_queue_by_their_local_queue(tmp_path: Path) -> 
     ]
     queues = site.queues()
     schedule = ClusterKernel(cluster, jobs, Models(queues=queues)).run(POLICIES.create("kueue"))
-    starts = {schedule.jobs[row.job].id: row.time_s for row in schedule.log if row.kind == Kind.STARTED}
+    starts = first_starts(schedule)
     # c gets speech's own quota at 2 s, and waits for the node; b needs two GPUs more, which vision lends
     assert starts == {"a": 0, "c": 10, "b": 20}
 

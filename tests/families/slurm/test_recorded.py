@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from systems.cluster.policies.observed import replayed, starts
+from systems.cluster.policies.observed import replayed, spans_of
 
 from dagsim.config.schema import load_config
 from dagsim.families.site.cluster_file import cluster_yaml
@@ -34,7 +34,7 @@ def test_a_real_run_of_slurm_is_given_back_to_the_second_on_its_own_nodes(data: 
     (tmp_path / "cluster.yaml").write_text(cluster_yaml(imported, "own", run))
     jobs = list(open_trace(folder / "sacct-aDX.txt").jobs())
     schedule = replayed(load_config(tmp_path / "cluster.yaml").build_cluster(), jobs)
-    spans = starts(schedule)
+    spans = spans_of(schedule)
     first = [min(start for start, _, _ in spans[job.id]) for job in jobs]
     last = [max(end for _, end, _ in spans[job.id]) for job in jobs]
     late = sum(start != job.observed_start_s for start, job in zip(first, jobs, strict=True))

@@ -10,6 +10,7 @@ from math import inf
 from types import SimpleNamespace
 
 import pytest
+from support.log_reading import ends, first_starts
 from support.recorded_policy import RecordedPolicy
 
 from dagsim.errors import ConfigError, InputError, UnknownName
@@ -69,46 +70,37 @@ def played(
     return scenario.kernel(0).run(POLICIES.create(spec))
 
 
-def starts(schedule: Schedule) -> dict[str, float]:
-    """The first start of each job."""
-    times: dict[str, float] = {}
-    for row in schedule.log:
-        if row.kind == Kind.STARTED:
-            times.setdefault(schedule.jobs[row.job].id, row.time_s)
-    return times
-
-
 def test_the_main_loop_lets_nobody_pass_a_job_without_room() -> None:
     jobs = [job("long", 0, 10, 3), job("wide", 1, 5, 4), job("small", 2, 1)]
-    got = starts(played(jobs, "slurm-multifactor[order=basic,backfill=false]", cluster(1)))
+    got = first_starts(played(jobs, "slurm-multifactor[order=basic,backfill=false]", cluster(1)))
     assert got == {"long": 0, "wide": 10, "small": 15}
 
 
 def test_backfill_starts_what_ends_before_the_reservation_and_waits_for_its_turn() -> None:
     jobs = [job("long", 0, 10, 3), job("wide", 1, 5, 4), job("short", 2, 7), job("too long", 2, 9)]
-    got = starts(played(jobs, "slurm-multifactor[order=basic,bf_interval_s=2.5,bf_resolution_s=1]", cluster(1)))
+    got = first_starts(played(jobs, "slurm-multifactor[order=basic,bf_interval_s=2.5,bf_resolution_s=1]", cluster(1)))
     # at 2.5 s; short ends at 9.5, too long would hold a GPU until 11.5
     assert got == {"long": 0, "short": 2.5, "wide": 10, "too long": 15}
 
 
 def test_backfill_looks_at_so_many_jobs_and_so_far_ahead() -> None:
     jobs = [job("long", 0, 10, 3), job("wide", 1, 5, 4), job("next", 2, 9), job("short", 2, 2)]
-    assert starts(played(jobs, f"slurm-multifactor[{FIFO},bf_max_job_test=2]", cluster(1)))["short"] == 15
-    assert starts(played(jobs, f"slurm-multifactor[{FIFO},bf_max_job_test=3]", cluster(1)))["short"] == 2
+    assert first_starts(played(jobs, f"slurm-multifactor[{FIFO},bf_max_job_test=2]", cluster(1)))["short"] == 15
+    assert first_starts(played(jobs, f"slurm-multifactor[{FIFO},bf_max_job_test=3]", cluster(1)))["short"] == 2
     # the reservation of wide lies beyond the window, so that next may delay it
-    assert starts(played(jobs, f"slurm-multifactor[{FIFO},bf_window_s=5]", cluster(1)))["next"] == 2
+    assert first_starts(played(jobs, f"slurm-multifactor[{FIFO},bf_window_s=5]", cluster(1)))["next"] == 2
 
 
 @pytest.mark.parametrize(("rule", "start_s"), [("wait", 15.0), ("fit", 2.0)])
 def test_a_limit_that_ends_as_a_reservation_begins_fits_or_does_not(rule: str, start_s: float) -> None:
     jobs = [job("long", 0, 10, 3), job("wide", 1, 5, 4), job("tie", 2, 8)]
-    assert starts(played(jobs, f"slurm-multifactor[{FIFO},bf_ties={rule}]", cluster(1)))["tie"] == start_s
+    assert first_starts(played(jobs, f"slurm-multifactor[{FIFO},bf_ties={rule}]", cluster(1)))["tie"] == start_s
 
 
 def test_a_reservation_takes_whole_nodes() -> None:
     # wide waits for both nodes at 10 s; n1 is idle, and a job of one GPU may stay there only until then
     jobs = [job("long", 0, 10, 4), job("wide", 1, 5, 1, nodes=2), job("one", 2, 20), job("brief", 3, 5)]
-    got = starts(played(jobs, f"slurm-multifactor[{FIFO},gangs=distinct]"))
+    got = first_starts(played(jobs, f"slurm-multifactor[{FIFO},gangs=distinct]"))
     assert got == {"long": 0, "brief": 3, "wide": 10, "one": 10}
 
 
@@ -147,7 +139,7 @@ def test_a_reservation_begins_with_the_end_of_a_window(last_s: float, fits: bool
     # wide has room at 100 s, when a ends; Slurm frees b in the same window if it ends by 150 s
     jobs = [job("a", 0, 200, 2, limit_s=100), job("b", 0, last_s, 1), job("wide", 1, 5, 3), job("brief", 3, 110)]
     queues = QueueTree(partitions=(NodePartition("p", max_time_s=1000),))
-    got = starts(played(jobs, f"slurm-multifactor[{FIFO}]", cluster(1), queues))
+    got = first_starts(played(jobs, f"slurm-multifactor[{FIFO}]", cluster(1), queues))
     assert (got["brief"] == 3) == fits
 
 
@@ -169,7 +161,7 @@ def test_a_job_whose_nodes_are_blocked_lets_others_pass() -> None:
         held_up = job("held up", 2, 10, 4 if feature == "fast" else 2, request=Request(constraint=feature))
         before = [] if feature == "fast" else [job("on n1", 0, 20, 3, request=Request(constraint="slow"))]
         jobs = [*before, *first, held_up, job("next", 3, 1)]
-        got = starts(played(jobs, spec, Cluster(tuple(nodes)), queues))
+        got = first_starts(played(jobs, spec, Cluster(tuple(nodes)), queues))
         assert got["next"] == start_s
 
 
@@ -177,7 +169,7 @@ def test_a_job_of_a_reservation_holds_up_nobody_else() -> None:
     queues = QueueTree(reservations=(NodeReservation("course", ("n0",), 0, 100),))
     mine = {"request": Request(reservation="course")}
     jobs = [job("now", 0, 10, 3, **mine), job("wide", 1, 5, 4, **mine), job("other", 2, 5)]
-    got = starts(played(jobs, "slurm-multifactor[order=basic,backfill=false]", queues=queues))
+    got = first_starts(played(jobs, "slurm-multifactor[order=basic,backfill=false]", queues=queues))
     assert got == {"now": 0, "wide": 10, "other": 2}
 
 
@@ -185,14 +177,14 @@ def test_a_job_of_a_reservation_comes_before_all_others() -> None:
     queues = QueueTree(reservations=(NodeReservation("course", ("n0",), 0, 100),))
     inside = job("inside", 2, 5, 4, request=Request(reservation="course"))
     jobs = [job("now", 0, 10, 4), job("wide", 1, 5, 4), inside]  # wide closes the only partition
-    got = starts(played(jobs, "slurm-multifactor[order=basic,backfill=false]", queues=queues))
+    got = first_starts(played(jobs, "slurm-multifactor[order=basic,backfill=false]", queues=queues))
     assert got == {"now": 0, "inside": 2, "wide": 10}
 
 
 def test_a_plan_uses_nodes_from_the_end_of_their_reservation_on() -> None:
     queues = QueueTree(reservations=(NodeReservation("maint", ("n0",), 0, 50),))
     jobs = [job("brief", 0, 30, 2), job("full", 0, 500, 4), job("wide", 1, 5, 4, nodes=2), job("long", 3, 200, 2)]
-    got = starts(played(jobs, f"slurm-multifactor[{FIFO},gangs=distinct]", cluster(3), queues))
+    got = first_starts(played(jobs, f"slurm-multifactor[{FIFO},gangs=distinct]", cluster(3), queues))
     assert got == {"brief": 0, "full": 0, "wide": 50, "long": 55}
 
 
@@ -201,7 +193,7 @@ def test_an_exclusive_job_counts_whole_nodes_against_limits(limit: int, start_s:
     queues = QueueTree(tree=(QueueNode("lab", limits=Caps(gpus=limit)),))
     whole = job("whole", 1, 5, 1, account="lab", request=Request(exclusive=True))
     jobs = [job("one", 0, 10, 1, account="lab"), whole, job("other", 2, 1)]
-    got = starts(played(jobs, f"slurm-multifactor[{FIFO}]", queues=queues))
+    got = first_starts(played(jobs, f"slurm-multifactor[{FIFO}]", queues=queues))
     assert got == {"one": 0, "whole": start_s, "other": 2}
 
 
@@ -215,7 +207,7 @@ def test_tasks_behind_the_limit_of_their_array_age() -> None:
     one = {"request": Request(array="7", array_limit=1)}
     jobs = [job("7_0", 0, 10, 4, **one), job("7_1", 0, 10, 4, **one), job("other", 5, 10, 4)]
     spec = "slurm-multifactor[age=1e3,fair_share=0,job_size=0,partition=0,max_age_s=100,calc_period_s=1,backfill=false]"
-    assert starts(played(jobs, spec, cluster(1))) == {"7_0": 0, "7_1": 10, "other": 20}
+    assert first_starts(played(jobs, spec, cluster(1))) == {"7_0": 0, "7_1": 10, "other": 20}
 
 
 def test_instances_that_need_exactly_what_a_node_has_fit() -> None:
@@ -223,7 +215,7 @@ def test_instances_that_need_exactly_what_a_node_has_fit() -> None:
     node = Cluster((Node("n0", GPU, 4, 64, 125),))
     parts = Job.single("parts", Task("t", 10, 8, True, 0, 1, 3500 / 1024, estimate=10), 0)
     rest = Job.single("rest", Task("t", 10, 1, False, 0, 1, 100_000 / 1024, estimate=10), 1)
-    assert starts(played([parts, rest], f"slurm-multifactor[{FIFO}]", node)) == {"parts": 0, "rest": 1}
+    assert first_starts(played([parts, rest], f"slurm-multifactor[{FIFO}]", node)) == {"parts": 0, "rest": 1}
 
 
 def test_a_limit_on_gpus_of_one_type_holds_for_one_user() -> None:
@@ -233,25 +225,25 @@ def test_a_limit_on_gpus_of_one_type_holds_for_one_user() -> None:
     jobs = [job("a0", 0, 10, 2, **names), job("a1", 1, 10, 2, **names), job("b", 2, 10, 2, account="lab", user="bo")]
     jobs = [replace(one, graph=TaskGraph((replace(one.tasks[0], gpu_types=("A",)),))) for one in jobs]
     jobs.append(job("any", 3, 10, 4, **names))  # on the other type
-    got = starts(played(jobs, f"slurm-multifactor[{FIFO}]", nodes, queues))
+    got = first_starts(played(jobs, f"slurm-multifactor[{FIFO}]", nodes, queues))
     assert got == {"a0": 0, "b": 2, "any": 3, "a1": 10}
 
 
 def test_an_early_end_lets_everybody_move_up() -> None:
     jobs = [job("long", 0, 4, 4, limit_s=100), job("next", 1, 1, 4)]
-    assert starts(played(jobs, f"slurm-multifactor[{FIFO}]", cluster(1)))["next"] == 4
+    assert first_starts(played(jobs, f"slurm-multifactor[{FIFO}]", cluster(1)))["next"] == 4
 
 
 def test_exclusive_partitions_share_no_node() -> None:
     queues = QueueTree(partitions=(NodePartition("whole", exclusive=True), NodePartition("parts")))
     jobs = [job("a", 0, 10, partition="whole"), job("b", 1, 10, partition="parts"), job("c", 2, 1, partition="whole")]
-    assert starts(played(jobs, f"slurm-multifactor[{FIFO}]", queues=queues)) == {"a": 0, "b": 1, "c": 10}
+    assert first_starts(played(jobs, f"slurm-multifactor[{FIFO}]", queues=queues)) == {"a": 0, "b": 1, "c": 10}
 
 
 def test_partitions_have_nodes_of_their_own_and_tiers_go_first() -> None:
     queues = QueueTree(partitions=(NodePartition("low", tier=1), NodePartition("high", nodes=("n0",), tier=2)))
     jobs = [job("now", 0, 10, 4), job("now too", 0, 10, 4), job("l", 1, 10, 4), job("h", 2, 10, 4, partition="high")]
-    got = starts(played(jobs, f"slurm-multifactor[{FIFO}]", queues=queues))
+    got = first_starts(played(jobs, f"slurm-multifactor[{FIFO}]", queues=queues))
     assert got == {"now": 0, "now too": 0, "h": 10, "l": 10}
     with pytest.raises(ConfigError, match="no node or group of nodes called 'x'"):
         played(jobs, "slurm-multifactor", queues=QueueTree(partitions=(NodePartition("p", ("x",)),)))
@@ -261,16 +253,16 @@ def test_a_user_at_the_limit_waits_and_holds_up_nobody() -> None:
     queues = QueueTree(tree=(QueueNode("lab", user_limits=Caps(jobs=1)),))
     jobs = [job(f"ada{at}", at, 10, user="ada", account="lab") for at in range(2)]
     jobs += [job("bo", 2, 10, user="bo", account="lab")]
-    assert starts(played(jobs, f"slurm-multifactor[{FIFO}]", queues=queues)) == {"ada0": 0, "bo": 2, "ada1": 10}
+    assert first_starts(played(jobs, f"slurm-multifactor[{FIFO}]", queues=queues)) == {"ada0": 0, "bo": 2, "ada1": 10}
 
 
 def test_limits_of_accounts_hold_for_all_below_and_those_of_a_qos_for_each_user() -> None:
     tree = (QueueNode("top", limits=Caps(gpus=2), children=(QueueNode("a"), QueueNode("b"))),)
     jobs = [job("x", 0, 10, account="a"), job("y", 0, 10, account="b"), job("z", 0, 1, account="b")]
-    assert starts(played(jobs, f"slurm-multifactor[{FIFO}]", queues=QueueTree(tree)))["z"] == 10
+    assert first_starts(played(jobs, f"slurm-multifactor[{FIFO}]", queues=QueueTree(tree)))["z"] == 10
     qos = QueueTree(qos=(Qos("normal"), Qos("wide", user_limits=Caps(gpus=3), account_limits=Caps(jobs=2))))
     jobs = [job("x", 0, 10, 3, qos="wide", user="u"), job("y", 0, 1, 1, qos="wide", user="u"), job("z", 0, 1, user="u")]
-    assert starts(played(jobs, f"slurm-multifactor[{FIFO}]", queues=qos)) == {"x": 0, "z": 0, "y": 10}
+    assert first_starts(played(jobs, f"slurm-multifactor[{FIFO}]", queues=qos)) == {"x": 0, "z": 0, "y": 10}
 
 
 def test_what_no_limit_would_ever_let_run_is_cancelled_and_what_no_node_of_its_partition_holds_rejected() -> None:
@@ -296,27 +288,26 @@ def test_the_wall_limit_of_a_partition_kills() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "ends"),
+    ("mode", "ended"),
     [("requeue", {"low": 133, "high": 7}), ("suspend", {"low": 15, "high": 7}), ("cancel", {"high": 7})],
 )
-def test_a_higher_tier_stops_a_lower_one_as_its_partition_says(mode: str, ends: dict[str, float]) -> None:
+def test_a_higher_tier_stops_a_lower_one_as_its_partition_says(mode: str, ended: dict[str, float]) -> None:
     low = NodePartition("low", tier=1, preempt=mode)  # type: ignore[arg-type]
     queues = QueueTree(partitions=(low, NodePartition("high", tier=2)))
     jobs = [job("low", 0, 10, 4), job("high", 2, 5, 4, partition="high")]
     restart = Preemption("restart" if mode == "requeue" else "resume")
     schedule = played(jobs, "slurm-multifactor[preempt=partition_prio]", cluster(1), queues, preemption=restart)
     # requeued at 2 s, eligible again 121 s later; suspended with 8 s left, it goes on at 7 s
-    got = {schedule.jobs[row.job].id: row.time_s for row in schedule.log if row.kind == Kind.COMPLETED}
-    assert got == ends
+    assert ends(schedule) == ended
 
 
 def test_a_qos_stops_those_that_it_names() -> None:
     qos = (Qos("normal", preempt="suspend"), Qos("firm"), Qos("urgent", 100, preempts=("normal",)))
     jobs = [job("firm", 0, 10, 4, qos="firm"), job("soft", 0, 10, 4), job("urgent", 2, 5, 4, qos="urgent")]
-    got = starts(played(jobs, "slurm-multifactor[preempt=qos]", queues=QueueTree(qos=qos)))
+    got = first_starts(played(jobs, "slurm-multifactor[preempt=qos]", queues=QueueTree(qos=qos)))
     assert got["urgent"] == 2
     without = [job("firm", 0, 10, 4, qos="firm"), job("firm2", 0, 10, 4, qos="firm"), jobs[2]]
-    assert starts(played(without, "slurm-multifactor[preempt=qos]", queues=QueueTree(qos=qos)))["urgent"] == 10
+    assert first_starts(played(without, "slurm-multifactor[preempt=qos]", queues=QueueTree(qos=qos)))["urgent"] == 10
 
 
 def test_usage_before_the_simulation_makes_another_policy() -> None:
@@ -324,7 +315,7 @@ def test_usage_before_the_simulation_makes_another_policy() -> None:
     jobs = [job("long", 0, 10, 4, user="cy", account="lab"), *waiting]
     policy = SlurmMultifactor(fair_share=1000, age=0, job_size=0, partition=0, calc_period_s=1, backfill=False)
     later = policy.beginning(UsageBefore({"lab/ada": 1e6}), inf, 0.0)
-    plain, charged = (starts(ClusterScenario(cluster(1), jobs).kernel(0).run(one)) for one in (policy, later))
+    plain, charged = (first_starts(ClusterScenario(cluster(1), jobs).kernel(0).run(one)) for one in (policy, later))
     assert (plain["ada"], plain["bo"], charged["ada"], charged["bo"]) == (10, 15, 15, 10)
     assert isinstance(POLICIES.create("slurm-multifactor"), SlurmMultifactor)
     with pytest.raises(UnknownName, match="usage"):
@@ -335,11 +326,11 @@ def test_who_has_used_more_than_a_fair_share_waits() -> None:
     jobs = [job(f"a{at}", 0, 400, 4, user="a", account="lab") for at in range(3)]
     jobs += [job("b", 1, 400, 4, user="b", account="lab")]
     # priorities are computed anew at 300 s, when a has used all there was
-    assert starts(played(jobs, "slurm-multifactor[fair_share=1000]"))["b"] == 400
-    by_age = starts(played(jobs, "slurm-multifactor[fair_share=0,age=1e9]"))
+    assert first_starts(played(jobs, "slurm-multifactor[fair_share=1000]"))["b"] == 400
+    by_age = first_starts(played(jobs, "slurm-multifactor[fair_share=0,age=1e9]"))
     assert (by_age["a2"], by_age["b"]) == (400, 400)
-    assert starts(played(jobs, "slurm-multifactor[fair_share=1000]", cluster(1)))["b"] == 400
-    assert starts(played(jobs, "slurm-multifactor[order=basic]", cluster(1)))["b"] == 1200
+    assert first_starts(played(jobs, "slurm-multifactor[fair_share=1000]", cluster(1)))["b"] == 400
+    assert first_starts(played(jobs, "slurm-multifactor[order=basic]", cluster(1)))["b"] == 1200
 
 
 def test_usage_is_charged_by_period_after_the_older_has_decayed() -> None:
@@ -364,9 +355,9 @@ def test_a_priority_stays_as_it_was_computed_between_two_instants() -> None:
     spec = "slurm-multifactor[age=1000,max_age_s=1000,qos=100,fair_share=0,partition=0,job_size=0,backfill=false]"
     jobs = [job("first", 0, 290, 4), job("old", 0, 10, 4), job("young", 250, 10, 4, qos="better")]
     # at 290 s young has the 100 of its submission, and old still the 0 of its own
-    assert starts(played(jobs, spec, cluster(1), qos)) == {"first": 0, "young": 290, "old": 300}
+    assert first_starts(played(jobs, spec, cluster(1), qos)) == {"first": 0, "young": 290, "old": 300}
     later = [job("first", 0, 310, 4), *jobs[1:]]  # from 300 s on old has 300, young 50 + 100
-    assert starts(played(later, spec, cluster(1), qos)) == {"first": 0, "old": 310, "young": 320}
+    assert first_starts(played(later, spec, cluster(1), qos)) == {"first": 0, "old": 310, "young": 320}
 
 
 def test_calculations_come_at_their_phase() -> None:
@@ -374,8 +365,8 @@ def test_calculations_come_at_their_phase() -> None:
     spec = "slurm-multifactor[age=1000,max_age_s=1000,qos=40,fair_share=0,partition=0,job_size=0,backfill=false{}]"
     qos = QueueTree(qos=(Qos("normal"), Qos("better", 1)))
     jobs = [job("first", 0, 150, 4), job("old", 0, 10, 4), job("young", 90, 10, 4, qos="better")]
-    assert starts(played(jobs, spec.format(""), cluster(1), qos))["young"] == 150
-    assert starts(played(jobs, spec.format(",calc_phase_s=100"), cluster(1), qos)) == {
+    assert first_starts(played(jobs, spec.format(""), cluster(1), qos))["young"] == 150
+    assert first_starts(played(jobs, spec.format(",calc_phase_s=100"), cluster(1), qos)) == {
         "first": 0,
         "old": 150,
         "young": 160,
@@ -391,10 +382,10 @@ def test_new_priorities_start_a_job_though_nothing_else_happens() -> None:
     spec = "slurm-multifactor[age=1000,max_age_s=1000,qos=100,fair_share=0,partition=0,job_size=0,backfill=false]"
     qos = QueueTree(qos=(Qos("normal"), Qos("better", 1)))
     jobs = [job("run", 0, 1000, 3), job("wide", 5, 10, 4, qos="better"), job("small", 10, 10)]
-    assert starts(played(jobs, spec, cluster(1), qos)) == {"run": 0, "wide": 1000, "small": 1010}
+    assert first_starts(played(jobs, spec, cluster(1), qos)) == {"run": 0, "wide": 1000, "small": 1010}
     late = [jobs[0], job("small", 10, 10), job("wide", 290, 10, 4, qos="better")]
     late.insert(1, job("first", 1, 295))  # small waits behind wide from 296 s on
-    assert starts(played(late, spec, cluster(1), qos)) == {"run": 0, "first": 1, "small": 300, "wide": 1000}
+    assert first_starts(played(late, spec, cluster(1), qos)) == {"run": 0, "first": 1, "small": 300, "wide": 1000}
 
 
 def test_holdings_are_the_sums_of_the_runs() -> None:
@@ -466,7 +457,7 @@ def test_the_priority_of_an_exclusive_job_counts_whole_nodes_once_backfill_has_f
         half = Job.single("half", Task("t", 5, gpus=1, cpus=32, estimate=5.0), 10)
         whole = Job.single("whole", Task("t", 5, gpus=1, cpus=1, estimate=5.0), 11, request=Request(exclusive=True))
         jobs = [job("first", 0, until_s, 4), half, whole]
-        got = starts(played(jobs, spec, cluster(1)))
+        got = first_starts(played(jobs, spec, cluster(1)))
         return sorted(got, key=lambda name: got[name])[1:]
 
     assert order(100) == ["half", "whole"]
@@ -484,7 +475,7 @@ def test_the_nodes_that_backfill_found_last_set_the_size_of_an_exclusive_job() -
     work += [taking("whole", 11, 5, 1, 1, exclusive=True), taking("small", 20, 5, 1, 1)]
     nodes = tuple([Node(f"n{at}", GPU, 4, cpus, 512) for at, cpus in enumerate((16, 64))])
     spec = "slurm-multifactor[job_size=1000,age=0,fair_share=0,partition=0,bf_interval_s=30]"
-    got = starts(played(work, spec, Cluster(nodes)))
+    got = first_starts(played(work, spec, Cluster(nodes)))
     assert got["small"] < 60
     # the node with 64 CPUs becomes free first, and the job's share of the smaller node would be 16 CPUs
     assert (got["whole"], got["rival"]) == (500, 505)
@@ -494,7 +485,7 @@ def test_backfill_cycles_keep_their_beat_while_a_job_waits() -> None:
     def start_of_short(waits: bool) -> float:
         big = [job("big", 1, 10, 4)] if waits else []
         work = [job("a", 0, 200, 3), *big, job("short", 50, 10)]
-        return starts(played(work, "slurm-multifactor[order=basic,bf_interval_s=30]", cluster(1)))["short"]
+        return first_starts(played(work, "slurm-multifactor[order=basic,bf_interval_s=30]", cluster(1)))["short"]
 
     assert start_of_short(waits=True) == 60.0
     assert start_of_short(waits=False) == 50.0
@@ -502,7 +493,7 @@ def test_backfill_cycles_keep_their_beat_while_a_job_waits() -> None:
 
 def test_the_main_loop_rests() -> None:
     jobs = [job("a", 0, 3), job("b", 0.5, 3), job("c", 1, 3, 4), job("d", 9, 1)]
-    got = starts(played(jobs, "slurm-multifactor[order=basic,backfill=false,sched_min_interval_s=2]", cluster(1)))
+    got = first_starts(played(jobs, "slurm-multifactor[order=basic,backfill=false,sched_min_interval_s=2]", cluster(1)))
     # at 0, 2 (b), 4 (a has ended, b has not), 6 (c), 9
     assert got == {"a": 0, "b": 2, "c": 6, "d": 9}
 
@@ -677,7 +668,7 @@ def test_a_job_of_two_runs_is_cancelled_once() -> None:
     schedule = played(jobs, "slurm-multifactor[preempt=partition_prio]", cluster(1), queues)
     assert [(row.time_s, row.job) for row in schedule.log if row.kind == Kind.PREEMPTED] == [(2, 0), (2, 0)]
     assert [(row.time_s, row.job) for row in schedule.log if row.kind == Kind.REJECTED] == [(2, 0)]
-    assert starts(schedule)["high"] == 2
+    assert first_starts(schedule)["high"] == 2
 
 
 def test_the_plan_knows_the_nodes_of_every_reservation_that_is_left() -> None:
@@ -704,9 +695,9 @@ def test_the_plan_knows_the_nodes_of_every_reservation_that_is_left() -> None:
 def test_backfill_tests_only_so_many_jobs_of_a_user(most: int, start_s: float) -> None:
     jobs = [job("long", 0, 10, 3), job("wide", 1, 5, 4, user="ada"), job("short", 2, 2, user="ada")]
     limits = f"bf_max_job_user={most},bf_max_job_assoc=0"
-    assert starts(played(jobs, f"slurm-multifactor[{FIFO},{limits}]", cluster(1)))["short"] == start_s
+    assert first_starts(played(jobs, f"slurm-multifactor[{FIFO},{limits}]", cluster(1)))["short"] == start_s
     others = [*jobs[:2], job("short", 2, 2, user="bo")]
-    assert starts(played(others, f"slurm-multifactor[{FIFO},{limits}]", cluster(1)))["short"] == 2
+    assert first_starts(played(others, f"slurm-multifactor[{FIFO},{limits}]", cluster(1)))["short"] == 2
 
 
 def test_the_age_of_a_job_counts_from_when_it_was_eligible_or_submitted() -> None:

@@ -12,8 +12,11 @@ import pytest
 
 from dagsim.errors import TraceError
 from dagsim.families.slurm.queue.queue_listings import queued_jobs
+from dagsim.families.slurm.queue.queued_job import job_of_json
+from dagsim.families.slurm.queue.slurm_queue import waiting_jobs
 from dagsim.model import Job, Request
 from dagsim.traces import Trace, TraceOptions, open_trace
+from dagsim.traces.reader import WaitingJob
 from dagsim.traces.source import Source
 
 NOW_S = 1_790_000_000
@@ -149,6 +152,27 @@ def test_squeue_format_prints_columns_that_may_be_empty(tmp_path: Path) -> None:
     text = "".join("".join(f"{field.strip('.'):<20}" for field in row.split()) + "\n" for row in rows)
     jobs = jobs_of(written(tmp_path, text))
     assert (gpus(jobs["41"]), gpus(jobs["43"]), jobs["43"].tasks[0].work) == (5, 0, 1800)
+
+
+def test_a_blank_in_a_name_and_an_empty_column_do_not_shift_columns_of_one_width(tmp_path: Path) -> None:
+    rows = [
+        [
+            "JOBID",
+            "NAME",
+            "USER",
+            "STATE",
+            "SUBMIT_TIME",
+            "TIME",
+            "TIME_LIMIT",
+            "NODES",
+            "CPUS",
+            "NODELIST",
+            "TRES_PER_JOB",
+        ],
+        ["43", "a job", "jo", "PENDING", "2026-09-21T11:50:00", "0:00", "30:00", "1", "4", "", "gres/gpu:5"],
+    ]
+    jobs = jobs_of(written(tmp_path, "".join("".join(f"{field:<20}" for field in row) + "\n" for row in rows)))
+    assert (jobs["43"].user, gpus(jobs["43"])) == ("jo", 5)
 
 
 def test_a_listing_that_lacks_columns_is_told_the_commands(tmp_path: Path) -> None:
@@ -362,9 +386,108 @@ def test_an_option_of_a_listed_job_reaches_its_request(
 
 
 def test_only_a_suspended_job_goes_before_all_others(tmp_path: Path) -> None:
-    jobs = jobs_of(queue_of(tmp_path, json_job(4, job_state=["SUSPENDED"]), json_job(5) | WAITS))
+    others = [json_job(id, submit_time=NOW_S - ago_s) | WAITS for id, ago_s in ((5, 1000), (6, 100))]
+    jobs = jobs_of(queue_of(tmp_path, json_job(4, job_state=["SUSPENDED"]), *others))
     assert jobs["4"].priority == 1e9
     assert not jobs["5"].priority
+    assert jobs["4"].arrival_s == jobs["5"].arrival_s - 1
+
+
+@pytest.mark.parametrize(
+    ("dependency", "waits"),
+    [
+        ("afterany:4(unfulfilled)", True),
+        ("afterany:4(unfulfilled),afterany:99(unfulfilled)", False),
+        ("afterany:4(unfulfilled)?afterany:99(unfulfilled)", True),
+        ("afterany:98(unfulfilled)?afterany:99(unfulfilled)", False),
+        ("afterany:6(unfulfilled)", False),
+    ],
+)
+def test_a_job_that_depends_on_jobs_outside_the_listing_or_on_held_ones_is_left_out(
+    tmp_path: Path, dependency: str, waits: bool
+) -> None:
+    dependent = WAITS | {"dependency": dependency, "state_reason": "Dependency"}
+    held = WAITS | {"state_reason": "JobHeldUser"}
+    jobs = jobs_of(queue_of(tmp_path, json_job(4), json_job(5) | dependent, json_job(6) | held))
+    assert set(jobs) == ({"4", "5"} if waits else {"4"})
+
+
+def test_the_begin_time_of_a_job_that_has_no_other_planned_start_is_its_start(tmp_path: Path) -> None:
+    later = WAITS | {"state_reason": "BeginTime", "eligible_time": 0, "start_time": NOW_S + 600}
+    (job,) = jobs_of(queue_of(tmp_path, json_job(5) | later)).values()
+    assert job.eligible_s is not None
+    assert job.eligible_s - job.arrival_s == 900 + 600
+
+
+def test_a_listing_without_starts_was_printed_when_the_latest_job_had_run_for_as_long_as_it_says(
+    tmp_path: Path,
+) -> None:
+    jobs = [json_job(id, start_time=None, run_time=ran_s) for id, ran_s in ((4, 500), (5, 600))]
+    trace = written(tmp_path, json.dumps({"jobs": jobs}))
+    assert trace.begins_s == NOW_S - 900 + 600
+
+
+def test_waiting_and_suspended_jobs_are_listed_with_what_the_scheduler_says_about_them(tmp_path: Path) -> None:
+    planned = WAITS | {"state_reason": "Resources", "start_time": NOW_S + 60, "priority": 9, "partition": "gpu"}
+    jobs = [
+        json_job(4),
+        json_job(5) | planned | {"dependency": "afterok:7(unfulfilled)?afterany:7(unfulfilled)"},
+        json_job(6) | WAITS | {"priority": 0, "array_job_id": 6, "array_task_string": "1-3%2"},
+        json_job(7, job_state=["SUSPENDED"], priority=9),
+    ]
+    (tmp_path / "queue").write_text(json.dumps({"jobs": jobs}))
+    assert list(waiting_jobs(Source(tmp_path / "queue"))) == [
+        WaitingJob("5", "Resources", NOW_S + 60.0, "ida", "gpu", ("7",), True, 9.0),
+        WaitingJob("6", "Priority", None, "ida", "", (), False, None),
+        WaitingJob("7", "Suspended", None, "ida", "", (), False, 9.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stated", "skipped"),
+    [
+        ({"priority": 9}, {}),
+        ({"priority": 0}, {"that are held": 1}),
+        ({"priority": 0, "state_reason": "Resources"}, {}),
+        ({"dependency": "afterok:4(failed)"}, {"that wait for other jobs": 1}),
+        ({"dependency": "afterok:4(failed)?afterok:4(unfulfilled)"}, {}),
+        ({"dependency": "afterok:4(unfulfilled)"}, {}),
+    ],
+)
+def test_a_reason_that_is_not_stated_follows_from_the_other_fields(
+    tmp_path: Path, stated: dict[str, Any], skipped: dict[str, int]
+) -> None:
+    trace = queue_of(tmp_path, json_job(4), json_job(5) | WAITS | {"state_reason": "None"} | stated)
+    assert len(jobs_of(trace)) == 2 - len(skipped)
+    assert trace.report.skipped == skipped
+
+
+@pytest.mark.parametrize(
+    ("stated", "seconds"),
+    [
+        ({}, 0),
+        ({"pre_sus_time": 100, "suspend_time": NOW_S - 300}, 200),
+        ({"pre_sus_time": 0, "suspend_time": NOW_S - 300}, 0),
+        ({"pre_sus_time": 100}, 0),
+        ({"suspend_time": NOW_S - 300}, 0),
+        ({"pre_sus_time": 100, "suspend_time": NOW_S - 300, "start_time": None}, 0),
+        ({"pre_sus_time": 100, "suspend_time": NOW_S - 300, "job_state": ["SUSPENDED"]}, 0),
+        ({"pre_sus_time": 400, "suspend_time": NOW_S - 300}, 0),
+    ],
+)
+def test_a_running_job_that_continued_was_suspended_for_the_time_that_it_did_not_run(
+    stated: dict[str, Any], seconds: float
+) -> None:
+    assert job_of_json(1, json_job(**stated)).was_suspended_s() == seconds
+
+
+@pytest.mark.parametrize(("hour", "notes"), [("01", 0), ("02", 1)])
+def test_a_date_in_an_hour_that_occurs_twice_is_noted(tmp_path: Path, hour: str, notes: int) -> None:
+    block = BLOCKS.split("\n\n")[2].replace("2026-09-21T13:00:00", f"2026-10-25T{hour}:30:00")
+    block = block.replace("ArrayJobId=33 ArrayTaskId=3-5%2 ArrayTaskThrottle=2 ", "")
+    trace = written(tmp_path, block, timezone="Europe/Berlin")
+    jobs_of(trace)
+    assert sum("occurs twice" in note for note in trace.report.noted) == notes
 
 
 @pytest.mark.parametrize(

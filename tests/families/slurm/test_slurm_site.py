@@ -10,9 +10,8 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from typer.testing import CliRunner
+from support.command_line import fine, invoke
 
-from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import TraceError
 from dagsim.families.fabric.topologies import Tree, TreeSwitch
@@ -120,13 +119,11 @@ def test_each_kind_of_file_has_a_reader() -> None:
 
 def test_the_import_is_a_configuration_whose_scheduler_replay_uses(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "site.yaml"
-    result = CliRunner().invoke(app, ["site", "import", str(folder), "-o", str(out)])
-    assert result.exit_code == 0, result.output
+    result = fine("site", "import", folder, "-o", out)
     assert "not modelled: SchedulerParameters=bf_strange=1" in result.output
     assert load_config(out).queues is not None
     words = ["replay", "--trace", str(folder), "--config", str(out), "--algo", "slurm-multifactor", "--json"]
-    replay = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "runs")])
-    assert replay.exit_code == 0, replay.output
+    replay = fine(*words, "--out", tmp_path / "runs")
     observed = json.loads(replay.output)["runs"][0]["workload"]["observed"]
     assert (observed["total"]["jobs"], observed["early"]) == (2, 0)
     assert set(observed["by_partition"]) == {"main"}
@@ -300,16 +297,14 @@ def test_switches_are_the_network_of_the_configuration(folder: Path, tmp_path: P
     (folder / "topology.conf").write_text(TREE)
     (folder / "events.txt").write_text(EVENTS)
     out = tmp_path / "site.yaml"
-    result = CliRunner().invoke(app, ["site", "import", str(folder), "-o", str(out)])
-    assert result.exit_code == 0, result.output
+    result = fine("site", "import", folder, "-o", out)
     assert "not modelled: topology.conf: jobs are not placed by switches" in result.output
     network = load_config(out).network
     assert network.topology == Tree(
         (TreeSwitch("leaf1", ("n1", "n2")), TreeSwitch("leaf2", ("g1",)), TreeSwitch("top", (), ("leaf1", "leaf2")))
     )
     words = ["replay", "--trace", str(folder), "--config", str(out), "--algo", "easy", "--json"]
-    replay = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "runs")])
-    assert replay.exit_code == 0, replay.output
+    fine(*words, "--out", tmp_path / "runs")
 
 
 def test_blocks_are_switches_below_one_and_other_forests_are_named(folder: Path) -> None:
@@ -351,11 +346,9 @@ def test_a_node_of_two_gpu_types_stays_in_its_partition(folder: Path, tmp_path: 
     (folder / "slurm.conf").write_text(CONF.replace("Nodes=n[1-2]", "Nodes=n1,g1"))
     (folder / "topology.conf").write_text(TREE)
     out = tmp_path / "site.yaml"
-    result = CliRunner().invoke(app, ["site", "import", str(folder), "-o", str(out)])
-    assert result.exit_code == 0, result.output
+    fine("site", "import", folder, "-o", out)
     words = ["replay", "--trace", str(folder), "--config", str(out), "--json", "--out", str(tmp_path / "runs")]
-    replay = CliRunner().invoke(app, words)
-    assert replay.exit_code == 0, replay.output
+    fine(*words)
 
 
 @pytest.mark.parametrize(
@@ -416,7 +409,7 @@ def test_a_value_that_cannot_be_read_is_an_error_that_names_its_owner(
     assert old in texts[name]
     for file, text in texts.items():
         (tmp_path / file).write_text(text.replace(old, new) if file == name else text)
-    ended = CliRunner().invoke(app, ["site", "import", str(tmp_path), "-o", str(tmp_path / "out.yaml")])
+    ended = invoke("site", "import", tmp_path, "-o", tmp_path / "out.yaml")
     assert ended.exit_code == 2, ended.exception
     assert re.search(words, ended.stderr), ended.stderr
 
@@ -463,14 +456,12 @@ def test_a_feature_says_how_large_a_gpu_is_and_jobs_that_name_it_may_use_it(fold
     (folder / "sacct.txt").write_text(log)
     (folder / "sacct-more.txt").unlink()
     out = tmp_path / "site.yaml"
-    result = CliRunner().invoke(app, ["site", "import", str(folder), "-o", str(out)])
-    assert result.exit_code == 0, result.output
+    fine("site", "import", folder, "-o", out)
     config = load_config(out)
     assert config.build_cluster().gpus_by_type() == {"A100-80": 2}
     assert config.cluster.accept == {"A100-40": {"A100-80": None}}
     words = ["replay", "--trace", str(folder), "--config", str(out), "--algo", "easy", "--json"]
-    replay = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "runs")])
-    assert replay.exit_code == 0, replay.output
+    replay = fine(*words, "--out", tmp_path / "runs")
     assert json.loads(replay.output)["runs"][0]["metrics"]["rejected_no_such_gpu"] == 0
 
 
@@ -492,8 +483,7 @@ def test_files_that_are_not_text_are_passed_over_by_name(folder: Path, tmp_path:
     (folder / "core.12").write_bytes(bytes(range(256)) * 9)
     (folder / "empty").write_text("")
     (folder / "notes").write_text("No reservations in the system\n")
-    result = CliRunner().invoke(app, ["site", "import", str(folder), "-o", str(tmp_path / "site.yaml")])
-    assert result.exit_code == 0, result.output
+    result = fine("site", "import", folder, "-o", tmp_path / "site.yaml")
     assert "read core.12: nothing (this is binary data instead of text" in result.output
     assert "read empty: nothing (the file is empty)" in result.output
     assert "read notes: nothing (not recognised, or cut off)" in result.output
@@ -597,7 +587,7 @@ def test_limits_without_a_word_on_their_enforcement_are_taken_with_a_note(folder
 )
 def test_a_listing_of_another_cluster_is_refused(folder: Path, name: str, text: str, words: str) -> None:
     (folder / name).write_text(text)
-    ended = CliRunner().invoke(app, ["site", "import", str(folder), "-o", str(folder / "out.yaml")])
+    ended = invoke("site", "import", folder, "-o", folder / "out.yaml")
     assert ended.exit_code == 2, ended.exception
     assert words in " ".join(ended.stderr.split())
 

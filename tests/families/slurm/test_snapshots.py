@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from support.command_line import fine, invoke, json_of
+from support.log_reading import ends, starts
 
-from dagsim.cli import app
-from dagsim.model import Cluster, Kind, Node, gpu_type
+from dagsim.model import Cluster, Node, gpu_type
 from dagsim.model.log import Schedule
 from dagsim.report.tables import workload_notes
 from dagsim.systems.cluster.policies import POLICIES
@@ -81,14 +81,12 @@ def squeue(folder: Path, *jobs: dict[str, Any]) -> Path:
     return path
 
 
-def starts(schedule: Schedule) -> dict[str, tuple[float, list[int]]]:
+def starts_after(schedule: Schedule) -> dict[str, tuple[float, list[int]]]:
     """When each job starts after the beginning, and on which nodes."""
-    by_job: dict[str, tuple[float, list[int]]] = {}
-    for row in schedule.log:
-        if row.kind == Kind.STARTED:
-            name = schedule.jobs[row.job].id
-            by_job.setdefault(name, (row.time_s - schedule.begins_s, []))[1].append(row.node)
-    return by_job
+    return {
+        job: (placed[0][0] - schedule.begins_s, [node for _, node in placed])
+        for job, placed in starts(schedule).items()
+    }
 
 
 def play(path: Path, policy: str = "fifo", format: str | None = None) -> Schedule:
@@ -105,17 +103,15 @@ def test_running_jobs_hold_their_nodes_until_their_limits_and_waiting_jobs_follo
     )
     schedule = play(path)
     assert schedule.begins_s == 3600 - 1  # the first job was submitted then
-    assert starts(schedule) == {
+    assert starts_after(schedule) == {
         "1": (-1000, [1]),
         "2": (-3000, [0]),
         "3": (2600, [0, 1]),
         "4": (2600 + 600, [0]),
     }
-    ends = {
-        schedule.jobs[row.job].id: row.time_s - schedule.begins_s for row in schedule.log if row.kind == Kind.COMPLETED
-    }
-    assert ends == {"2": 600, "1": 2600, "3": 3200, "4": 3500}
-    assert starts(play(path, "easy"))["4"] == (0, [0])  # it ends before the other two free their nodes
+    ended = {job: end_s - schedule.begins_s for job, end_s in ends(schedule).items()}
+    assert ended == {"2": 600, "1": 2600, "3": 3200, "4": 3500}
+    assert starts_after(play(path, "easy"))["4"] == (0, [0])  # it ends before the other two free their nodes
 
 
 def test_an_array_waits_as_its_tasks_and_held_or_ending_jobs_do_not_count(tmp_path: Path) -> None:
@@ -129,12 +125,10 @@ def test_an_array_waits_as_its_tasks_and_held_or_ending_jobs_do_not_count(tmp_pa
         slurm_job(15, "RUNNING", 1, 900, None, "gpu01"),
     )
     schedule = play(path)
-    assert sorted(starts(schedule)) == ["10_1", "10_2", "10_3", "10_8", "14", "15"]
-    ends = {
-        schedule.jobs[row.job].id: row.time_s - schedule.begins_s for row in schedule.log if row.kind == Kind.COMPLETED
-    }
-    assert ends["14"] == 60
-    assert ends["15"] == 365 * 86400 - 900
+    assert sorted(starts_after(schedule)) == ["10_1", "10_2", "10_3", "10_8", "14", "15"]
+    ended = {job: end_s - schedule.begins_s for job, end_s in ends(schedule).items()}
+    assert ended["14"] == 60
+    assert ended["15"] == 365 * 86400 - 900
     trace = TraceFile(str(path)).as_recorded()
     list(trace.jobs())
     assert dict(trace.report.skipped) == {
@@ -149,8 +143,8 @@ def test_a_snapshot_of_another_cluster_is_a_warning(tmp_path: Path) -> None:
     path = squeue(tmp_path, slurm_job(1, "RUNNING", 1, 1000, 60, "fpga7"), slurm_job(2, "RUNNING", 1, 9, 60, "gpu01"))
     scenario = ClusterScenario(CLUSTER, TraceFile(str(path)))
     jobs = scenario.jobs(0)
-    state = jobs.state()
-    assert (state["running"], state["elsewhere"], state["unknown_nodes"]) == (2, 1, ["fpga7"])
+    beginning = jobs.at_beginning()
+    assert (beginning.running, beginning.elsewhere, beginning.unknown_nodes) == (2, 1, ["fpga7"])
     notes = workload_notes([jobs.facts()])
     assert any(
         note.startswith("warning: 1 job that ran then was on nodes that the cluster lacks (fpga7)") for note in notes
@@ -174,7 +168,7 @@ def test_jobs_of_a_snapshot_wait_for_those_that_they_depend_on(tmp_path: Path) -
         slurm_job(11, "PENDING", 1, None, 1, array_job_id=number(10), array_task_string="1-2%1", **most(1)),
         slurm_job(12, "PENDING", 1, None, 5, dependency="afterany:10_*(unfulfilled)", **waits),
     )
-    began = {id: start_s for id, (start_s, _) in starts(play(path)).items() if start_s >= 0}
+    began = {id: start_s for id, (start_s, _) in starts_after(play(path)).items() if start_s >= 0}
     assert began == {"2": 2600, "3": 2720, "10_0": 0, "10_1": 60, "10_2": 120, "12": 180, "5": 200}
 
 
@@ -186,7 +180,7 @@ def test_older_squeue_has_plain_numbers_and_no_time_of_its_own(tmp_path: Path) -
     path.write_text(json.dumps({"meta": {}, "jobs": old}))
     schedule = play(path)
     assert schedule.begins_s == 3501  # a second after the last job started
-    assert starts(schedule) == {"1": (-1, [0]), "2": (0, [1])}
+    assert starts_after(schedule) == {"1": (-1, [0]), "2": (0, [1])}
 
 
 def test_a_converted_snapshot_is_the_same_state(tmp_path: Path) -> None:
@@ -194,8 +188,8 @@ def test_a_converted_snapshot_is_the_same_state(tmp_path: Path) -> None:
         tmp_path, slurm_job(1, "RUNNING", 4, 1000, 60, "gpu02"), slurm_job(2, "PENDING", 8, None, 10, count=2)
     )
     copy = tmp_path / "copy.jsonl"
-    assert CliRunner().invoke(app, ["trace", "convert", str(path), str(copy)]).exit_code == 0
-    assert starts(play(copy)) == starts(play(path)) == {"1": (-1000, [1]), "2": (2600, [0, 1])}
+    fine("trace", "convert", path, copy)
+    assert starts_after(play(copy)) == starts_after(play(path)) == {"1": (-1000, [1]), "2": (2600, [0, 1])}
 
 
 def test_whatif_answers_for_the_jobs_that_wait_now(tmp_path: Path) -> None:
@@ -210,21 +204,17 @@ def test_whatif_answers_for_the_jobs_that_wait_now(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text(f"cluster: {{groups: [{group}]}}\n")
     common = ["--trace", str(path), "--cluster", str(tmp_path / "c.yaml"), "--policy", "fifo", "--price", "none"]
     common += ["--out", str(tmp_path), "--on", "local:1"]
-    done = CliRunner().invoke(app, ["whatif", *common, "--add", "4xA100-40", "--metric", "wait_s.mean", "--json"])
-    assert done.exit_code == 0, done.output
-    today, more = json.loads(done.stdout)["choices"]
+    today, more = json_of("whatif", *common, "--add", "4xA100-40", "--metric", "wait_s.mean")["choices"]
     submitted_s = [3600 - 3, 3600 - 4]
     assert today["wait_s"] == (submitted_s[0] + 600 + submitted_s[1] + 1200) / 2
     assert more["wait_s"] == (submitted_s[0] + 0 + submitted_s[1] + 600) / 2
     assert more["verdict"] == "no interval"
-    shown = CliRunner().invoke(app, ["whatif", *common, "--add", "4xA100-40"]).output
+    shown = invoke("whatif", *common, "--add", "4xA100-40").output
     assert "from the snapshot, with 2 jobs running and 2 waiting" in " ".join(shown.split())
-    less = CliRunner().invoke(app, ["whatif", *common, "--remove", "4xA100-40"])
+    less = invoke("whatif", *common, "--remove", "4xA100-40")
     assert less.exit_code == 2
     assert "1 of the jobs running now do not fit" in less.output
-    plan = CliRunner().invoke(app, ["plan", *common, "--target", "wait_s.mean<3900", "--json"])
-    assert plan.exit_code == 0, plan.output
-    assert json.loads(plan.stdout)["best"]["gpus"] == 12
+    assert json_of("plan", *common, "--target", "wait_s.mean<3900")["best"]["gpus"] == 12
 
 
 def moment(ago_s: float) -> str:
@@ -297,7 +287,7 @@ def test_pods_and_workloads_that_run_and_wait_are_a_state(tmp_path: Path) -> Non
     schedule = play(path, format="kubernetes-now")
     assert schedule.begins_s == 900  # a second after the last event, since the first job was created
     # gang: 200 s left; capped: 600; old: 900. next needs both nodes, and the others wait behind it.
-    assert {name: time for name, (time, _) in starts(schedule).items()} == {
+    assert {name: time for name, (time, _) in starts_after(schedule).items()} == {
         "lab/old": -900,
         "lab/capped": -400,
         "lab/gang": -300,
@@ -305,10 +295,8 @@ def test_pods_and_workloads_that_run_and_wait_are_a_state(tmp_path: Path) -> Non
         "lab/late": 950,
         "lab/clock": 950,
     }
-    ends = {
-        schedule.jobs[row.job].id: row.time_s - schedule.begins_s for row in schedule.log if row.kind == Kind.COMPLETED
-    }
-    assert ends == {
+    ended = {job: end_s - schedule.begins_s for job, end_s in ends(schedule).items()}
+    assert ended == {
         "lab/gang": 200,
         "lab/capped": 600,
         "lab/old": 900,
@@ -316,5 +304,5 @@ def test_pods_and_workloads_that_run_and_wait_are_a_state(tmp_path: Path) -> Non
         "lab/clock": 955,
         "lab/late": 1950,
     }
-    nodes = {name: nodes for name, (_, nodes) in starts(schedule).items()}
+    nodes = {name: nodes for name, (_, nodes) in starts_after(schedule).items()}
     assert (nodes["lab/old"], nodes["lab/capped"], nodes["lab/gang"]) == ([0], [0], [1])

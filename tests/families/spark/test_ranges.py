@@ -5,9 +5,8 @@ from __future__ import annotations
 import gymnasium
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from support.command_line import invoke
 
-from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, ModelError
 from dagsim.experiment.scenario import scenario_of
@@ -112,7 +111,7 @@ def test_a_scenario_with_ranges_keeps_to_the_contract() -> None:
     "setting", ["executors=[9, 3]", "executors=[0, 3]", "mean_gap_s=[9, 3]", "mean_gap_s=[0, 3]", "load=[2, 1]"]
 )
 def test_limits_that_are_no_range_are_refused_by_key(setting: str) -> None:
-    result = CliRunner().invoke(app, ["eval", "--system", "spark", "--set", f"system.{setting}", "--seeds", "1"])
+    result = invoke("eval", "--system", "spark", "--set", f"system.{setting}", "--seeds", "1")
     assert result.exit_code == 2
     key = setting.partition("=")[0]
     assert f"--set system.{key}: must be [smallest, largest], both positive and finite, got [" in result.output

@@ -9,9 +9,8 @@ from pathlib import Path
 from statistics import fmean, median
 
 import pytest
-from typer.testing import CliRunner
+from support.command_line import fine
 
-from dagsim.cli.app import app
 from dagsim.errors import ModelError, TraceError, WorkloadError
 from dagsim.families.spark.api import (
     SPARK_POLICIES,
@@ -220,8 +219,7 @@ def test_a_variable_in_the_path_of_a_trace_is_replaced(tmp_path: Path, monkeypat
     settings = ["system.trace=$SAMPLE_LOGS/alibaba2018/batch_task.csv", "system.executors=4", "system.jobs=2"]
     words = [word for setting in settings for word in ("--set", setting)]
     arguments = ["eval", "--system", "spark", "--policy", "fifo", "--seeds", "1", "--no-plots", "--out", str(tmp_path)]
-    result = CliRunner().invoke(app, [*arguments, *words])
-    assert result.exit_code == 0, result.output
+    fine(*arguments, *words)
 
 
 @pytest.mark.family("formats")

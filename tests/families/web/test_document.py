@@ -12,10 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.command_line import fine
 from support.runs import outcomes
-from typer.testing import CliRunner
 
-from dagsim.cli import app
 from dagsim.config.schema import Config
 from dagsim.errors import InputError
 from dagsim.experiment.run_store import RunStore
@@ -176,11 +175,9 @@ def test_a_folder_without_a_finished_run_is_refused(tmp_path: Path) -> None:
 def test_every_system_has_a_page(system: str, tmp_path: Path) -> None:
     extra = {"spark": ["--set", "system.jobs=5"], "ramp": ["--algo", "min", "--set", "system.jobs=5"]}[system]
     command = f"eval --system {system} --seeds 1 --no-plots --quiet --workers 1".split()
-    ran = CliRunner().invoke(app, [*command, *extra, "-o", str(tmp_path)])
-    assert ran.exit_code == 0, ran.output
+    fine(*command, *extra, "-o", tmp_path)
     (run,) = tmp_path.iterdir()
-    drawn = CliRunner().invoke(app, ["report", str(run)])
-    assert drawn.exit_code == 0, drawn.output
+    fine("report", run)
     facts, arrays = unpacked((run / "report.html").read_text(encoding="utf-8"))
     assert len(arrays[facts["runs"][0]["bars"]["start"]])
 

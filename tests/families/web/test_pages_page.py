@@ -7,9 +7,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
-
-from dagsim.cli import app
+from support.command_line import fine
 
 PAGE = (Path(__file__).parents[3] / "docs" / "pages.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^\$ dagsim (.+)$", PAGE, re.MULTILINE)
@@ -21,8 +19,7 @@ SMALL = ["--set", "workload.count=8", "--no-plots", "--quiet", "--workers", "1"]
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("pages")
     (first,) = [command for command in COMMANDS if command.startswith("baseline")]
-    ran = CliRunner().invoke(app, [*shlex.split(first), *SMALL, "-o", str(root / "results")])
-    assert ran.exit_code == 0, ran.output
+    fine(*shlex.split(first), *SMALL, "-o", root / "results")
     return root / "results"
 
 
@@ -35,8 +32,7 @@ def test_every_command_about_a_run_runs(
     monkeypatch.chdir(tmp_path)
     (run,) = results.iterdir()
     words = [word.replace("results/RUN", str(run)).replace("RUN", str(run)) for word in shlex.split(command)]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0, done.output
+    done = fine(*words)
     assert Path(done.stdout.strip()).stat().st_size > 1000
 
 
@@ -46,5 +42,5 @@ def test_the_server_is_started_as_written(results: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("dagsim.families.web.server.serve_folders", lambda *arguments: begun.append(arguments[:3]))
     monkeypatch.chdir(results.parent)
     (command,) = [line for line in COMMANDS if line.startswith("serve")]
-    assert CliRunner().invoke(app, shlex.split(command)).exit_code == 0
+    fine(*shlex.split(command))
     assert begun == [(Path("results"), "127.0.0.1", 8765)]

@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from support.asgi_requests import Answer, ask
+from support.command_line import invoke
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
-from support.runs import outcomes
+from support.runs import let_go, outcomes
 
-from dagsim.cli import app as commands
 from dagsim.config.schema import Config
 from dagsim.errors import InputError
 from dagsim.experiment.run_store import RunStore
@@ -52,53 +52,6 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("results")
     make(root)
     return root
-
-
-class Answer:
-    def __init__(self) -> None:
-        self.status, self.headers, self.body = 0, {}, b""
-
-    @property
-    def text(self) -> str:
-        return self.body.decode()
-
-
-def ask(app, path: str, *, method="GET", host="127.0.0.1:8765", enough=lambda answer: False) -> Answer:
-    """One request, its path as it stands on the wire; ``enough`` ends one whose answer does not."""
-    raw, _, query = path.partition("?")
-    from urllib.parse import unquote
-
-    scope = {
-        "type": "http",
-        "method": method,
-        "path": unquote(raw),
-        "raw_path": raw.encode(),
-        "query_string": query.encode(),
-        "headers": [(b"host", host.encode())] if host else [],
-        "http_version": "1.1",
-        "scheme": "http",
-        "root_path": "",
-    }
-    answer, done = Answer(), asyncio.Event()
-
-    async def receive():
-        await done.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(message):
-        if message["type"] == "http.response.start":
-            answer.status = message["status"]
-            answer.headers = {name.decode().lower(): value.decode() for name, value in message["headers"]}
-        else:
-            answer.body += message.get("body", b"")
-            if not message.get("more_body") or enough(answer):
-                done.set()
-
-    async def main():
-        await asyncio.wait_for(app(scope, receive, send), 20)
-
-    asyncio.run(main())
-    return answer
 
 
 def served(root: Path, bound_to="127.0.0.1"):
@@ -213,7 +166,7 @@ def test_markup_in_names_is_text_in_the_list(tmp_path: Path) -> None:
     assert "<img" not in escape(EVIL)
 
 
-def test_runs_are_told_as_they_go_and_the_dead_as_dead(tmp_path: Path) -> None:
+def test_runs_are_told_as_they_go_and_the_dead_as_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(tmp_path / "a")
     running = make(tmp_path / "b", finished=1, state=None)
     results = Results(tmp_path)
@@ -223,8 +176,9 @@ def test_runs_are_told_as_they_go_and_the_dead_as_dead(tmp_path: Path) -> None:
         ("running", 1, 4),
     ]
     before = contents(running.path)
-    running._lock.release()  # as the system does with a process that is killed
-    results._looked_s = -1.0
+    let_go(running)
+    later_s = time.monotonic() + 60.0
+    monkeypatch.setattr(time, "monotonic", lambda: later_s)
     assert results.state(states["b"].id).state == "dead"
     assert Store.read(running.path).state == "running"  # looked at, and left as it was
     assert contents(running.path) == before
@@ -362,10 +316,10 @@ def test_a_port_in_use_and_a_missing_folder_are_said_plainly(results: Path, tmp_
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
-        done = CliRunner().invoke(commands, ["serve", str(results), "--port", port])
+        done = invoke("serve", results, "--port", port)
     assert done.exit_code == 2
     assert f"port {port} of 127.0.0.1 is already in use" in done.stderr
-    gone = CliRunner().invoke(commands, ["serve", str(tmp_path / "none")])
+    gone = invoke("serve", tmp_path / "none")
     assert gone.exit_code == 2
     assert "no such folder" in gone.stderr
     with pytest.raises(InputError, match="there is no run folder"):
@@ -489,5 +443,5 @@ def test_the_queue_of_the_newest_snapshot(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", [["--history", "x"], ["--config", "steady", "--history", "missing.txt"]])
 def test_options_of_the_queue_are_checked(words: list[str], tmp_path: Path) -> None:
-    result = CliRunner().invoke(commands, ["serve", str(tmp_path), *words])
+    result = invoke("serve", tmp_path, *words)
     assert result.exit_code == 2

@@ -1,37 +1,33 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from support.written_schedules import ScheduleWriter
 
-from dagsim.families.web.wait_sections import _room, rejected_by_beta, worst_waits
+from dagsim.families.web.wait_sections import _room, worst_waits
 from dagsim.metrics import columns
 from dagsim.metrics.utilization import Steps
-from dagsim.model import Cluster, JobFacts, Kind
-from dagsim.model.log import RejectReason, Schedule, ScheduleLog
+from dagsim.model import Cluster, Kind
+
+
+def facts(id: str, seconds: float, gpus: float = 1.0) -> dict[str, Any]:
+    """A job of one task that asks for GPUs for some seconds."""
+    return {"id": id, "ideal_s": seconds, "ideal_gpu_s": seconds * gpus, "gpus": gpus, "tasks": ("t",)}
 
 
 def test_the_longest_wait_comes_first_with_what_happened_meanwhile() -> None:
     # two GPUs: "long" holds both from 0 to 10; "wide" arrives at 2, "small" at 4 and overtakes it; wide starts at 20
-    schedule = Schedule(Cluster.of({"T4": 2}), [], ScheduleLog())
-    for name, arrival_s, gpus in (("long", 0.0, 2.0), ("wide", 2.0, 2.0), ("small", 4.0, 1.0)):
-        schedule.arrived(JobFacts(name, arrival_s, 0.0, "", None, 1.0, 10.0, 10.0 * gpus, gpus, ("t",)))
-    for row in [
-        (Kind.ARRIVED, 0.0, 0, -1, -1, -1, 0, 0, 0.0),
-        (Kind.STARTED, 0.0, 0, 0, 0, 0, 1, 3, 2.0),
-        (Kind.ARRIVED, 2.0, 1, -1, -1, -1, 0, 0, 0.0),
-        (Kind.ARRIVED, 4.0, 2, -1, -1, -1, 0, 0, 0.0),
-        (Kind.FINISHED, 10.0, 0, 0, 0, 0, 1, 3, 2.0),
-        (Kind.COMPLETED, 10.0, 0, -1, -1, -1, 0, 0, 0.0),
-        (Kind.STARTED, 10.0, 2, 0, 1, 0, 1, 1, 1.0),
-        (Kind.FINISHED, 20.0, 2, 0, 1, 0, 1, 1, 1.0),
-        (Kind.COMPLETED, 20.0, 2, -1, -1, -1, 0, 0, 0.0),
-        (Kind.STARTED, 20.0, 1, 0, 2, 0, 1, 3, 2.0),
-        (Kind.PREEMPTED, 22.0, 1, 0, 2, 0, 1, 3, 2.0),
-        (Kind.STARTED, 25.0, 1, 0, 3, 0, 1, 3, 2.0),
-        (Kind.FINISHED, 33.0, 1, 0, 3, 0, 1, 3, 2.0),
-        (Kind.COMPLETED, 33.0, 1, -1, -1, -1, 0, 0, 0.0),
-    ]:
-        schedule.log.append(row)
+    writer = ScheduleWriter(Cluster.of({"T4": 2}))
+    long = writer.job(0.0, completed_s=10.0, **facts("long", 10.0, 2.0))
+    wide = writer.job(2.0, completed_s=33.0, **facts("wide", 10.0, 2.0))
+    small = writer.job(4.0, completed_s=20.0, **facts("small", 10.0, 1.0))
+    writer.run(long, 0.0, 10.0, {0: (0, 1)})
+    writer.run(small, 10.0, 20.0, {0: (0,)})
+    writer.run(wide, 20.0, 22.0, {0: (0, 1)}, outcome=Kind.PREEMPTED)
+    writer.run(wide, 25.0, 33.0, {0: (0, 1)})
+    schedule = writer.schedule()
     # wide: 18 s before its first run and 3 s after; of 36 GPU-seconds meanwhile 16 + 10 were held; both GPUs were free
     # from 22 to 25, 3 of its 21 s; small came later and went first
     order = "enough GPUs were free: the policy's order or a limit, CPUs or memory"
@@ -42,34 +38,12 @@ def test_the_longest_wait_comes_first_with_what_happened_meanwhile() -> None:
     ]
 
 
-def test_a_job_without_work_is_in_no_range_of_beta() -> None:
-    """Beta is the time until the deadline over the time on one GPU, which such a job does not have."""
-    schedule = Schedule(Cluster.of({"T4": 1}), [], ScheduleLog())
-    for name, work_s in (("none", 0.0), ("late", 10.0)):
-        schedule.arrived(JobFacts(name, 0.0, 0.0, "", 5.0, 1.0, work_s, work_s, 1.0, ("t",)))
-    for number in range(2):
-        schedule.log.append((Kind.ARRIVED, 0.0, number, -1, -1, -1, 0, 0, 0.0))
-        schedule.log.append((Kind.REJECTED, 0.0, number, -1, -1, -1, 0, 0, float(RejectReason.BY_POLICY)))
-    (by_beta,) = rejected_by_beta({"fifo": columns(schedule)})
-    assert (by_beta.heads[1:], by_beta.rows) == (("beta up\nto 0.5",), [("fifo", "100.0% of 1")])
-
-
 def test_a_job_that_waits_beside_free_gpus_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     # two GPUs: "one" holds one of them from 0 to 10; "next" arrives at 1 and starts at 10 on the other, free all along
-    schedule = Schedule(Cluster.of({"T4": 2}), [], ScheduleLog())
-    for name, arrival_s in (("one", 0.0), ("next", 1.0)):
-        schedule.arrived(JobFacts(name, arrival_s, 0.0, "", None, 1.0, 10.0, 10.0, 1.0, ("t",)))
-    for row in [
-        (Kind.ARRIVED, 0.0, 0, -1, -1, -1, 0, 0, 0.0),
-        (Kind.STARTED, 0.0, 0, 0, 0, 0, 1, 1, 1.0),
-        (Kind.ARRIVED, 1.0, 1, -1, -1, -1, 0, 0, 0.0),
-        (Kind.FINISHED, 10.0, 0, 0, 0, 0, 1, 1, 1.0),
-        (Kind.COMPLETED, 10.0, 0, -1, -1, -1, 0, 0, 0.0),
-        (Kind.STARTED, 10.0, 1, 0, 1, 0, 1, 2, 1.0),
-        (Kind.FINISHED, 20.0, 1, 0, 1, 0, 1, 2, 1.0),
-        (Kind.COMPLETED, 20.0, 1, -1, -1, -1, 0, 0, 0.0),
-    ]:
-        schedule.log.append(row)
+    writer = ScheduleWriter(Cluster.of({"T4": 2}))
+    writer.run(writer.job(0.0, completed_s=10.0, **facts("one", 10.0)), 0.0, 10.0, {0: (0,)})
+    writer.run(writer.job(1.0, completed_s=20.0, **facts("next", 10.0)), 10.0, 20.0, {0: (1,)})
+    schedule = writer.schedule()
     ((*_, why),) = worst_waits(columns(schedule)).rows
     assert why == "100%: enough GPUs were free: the policy's order or a limit, CPUs or memory"
     monkeypatch.setattr("dagsim.families.web.wait_sections._MOST_LOOKED_AT", 0)  # as of a large run
@@ -102,22 +76,12 @@ def test_exactly_the_gpus_asked_for_are_enough() -> None:
 
 def test_a_wait_that_came_after_the_first_start_is_told() -> None:
     # "short" holds the GPU from 0 to 4; "long" waits from 2 to 4, runs for 1 s, and waits again from 5 to 11.
-    schedule = Schedule(Cluster.of({"T4": 1}), [], ScheduleLog())
-    for name, arrival_s, work_s in (("short", 0.0, 4.0), ("long", 2.0, 3.0)):
-        schedule.arrived(JobFacts(name, arrival_s, 0.0, "", None, 1.0, work_s, work_s, 1.0, ("t",)))
-    for row in [
-        (Kind.ARRIVED, 0.0, 0, -1, -1, -1, 0, 0, 0.0),
-        (Kind.STARTED, 0.0, 0, 0, 0, 0, 1, 1, 1.0),
-        (Kind.ARRIVED, 2.0, 1, -1, -1, -1, 0, 0, 0.0),
-        (Kind.FINISHED, 4.0, 0, 0, 0, 0, 1, 1, 1.0),
-        (Kind.COMPLETED, 4.0, 0, -1, -1, -1, 0, 0, 0.0),
-        (Kind.STARTED, 4.0, 1, 0, 1, 0, 1, 1, 1.0),
-        (Kind.PREEMPTED, 5.0, 1, 0, 1, 0, 1, 1, 1.0),
-        (Kind.STARTED, 11.0, 1, 0, 2, 0, 1, 1, 1.0),
-        (Kind.FINISHED, 13.0, 1, 0, 2, 0, 1, 1, 1.0),
-        (Kind.COMPLETED, 13.0, 1, -1, -1, -1, 0, 0, 0.0),
-    ]:
-        schedule.log.append(row)
+    writer = ScheduleWriter(Cluster.of({"T4": 1}))
+    writer.run(writer.job(0.0, completed_s=4.0, **facts("short", 4.0)), 0.0, 4.0)
+    long = writer.job(2.0, completed_s=13.0, **facts("long", 3.0))
+    writer.run(long, 4.0, 5.0, outcome=Kind.PREEMPTED)
+    writer.run(long, 11.0, 13.0)
+    schedule = writer.schedule()
     (row,) = worst_waits(columns(schedule)).rows
     assert row[:5] == ("long", "-", "1", "8", "2")
     assert row[-1].endswith("stopped once; 75% of the wait after its first start")

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from support.command_line import fine, invoke
 
-from dagsim.cli import app
 from dagsim.model import UNLIMITED_S, Cluster, Job, Kind, Node, NodePartition, Qos, QueueTree, Task, gpu_type
 from dagsim.systems.cluster import ClusterKernel, Estimates
 from dagsim.systems.cluster.knowledge import Knowledge
@@ -225,20 +224,20 @@ def test_a_replay_says_what_policies_know(tmp_path: Path, limit: str, share: str
     (tmp_path / "c.yaml").write_text("cluster: {groups: [{name: n, gpu: T4, gpus: 4}]}\n")
     line = f"policies know the time limits in the log ({share} of the jobs"
     command = ["replay", "--trace", str(tmp_path / "log.csv"), "--config", str(tmp_path / "c.yaml"), "--algo", "easy"]
-    said = CliRunner().invoke(app, [*command, "--no-plots", "-o", str(tmp_path / "text")])
+    said = invoke(*command, "--no-plots", "-o", tmp_path / "text")
     assert line in said.output.replace("\n", " ")
-    told = json.loads(CliRunner().invoke(app, [*command, "--json", "-o", str(tmp_path / "json")]).output)
+    told = json.loads(invoke(*command, "--json", "-o", tmp_path / "json").output)
     assert told["knowledge"].startswith(line)
     (manifest,) = (tmp_path / "json").glob("*/manifest.json")
     assert json.loads(manifest.read_text())["knowledge"][0].startswith(line)
     (folder,) = (tmp_path / "text").iterdir()
     page = tmp_path / "page.html"
-    assert CliRunner().invoke(app, ["report", str(folder), "-o", str(page)]).exit_code == 0
+    fine("report", folder, "-o", page)
     assert line in page.read_text()
 
 
 def test_true_run_times_of_a_log_with_limits_are_headed_as_hindsight(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text(CSV.format(limit="300"))
     command = ["replay", "--trace", str(tmp_path / "log.csv"), "--algo", "easy", "--no-plots", "-o", str(tmp_path)]
-    said = CliRunner().invoke(app, [*command, "--set", "estimates.kind=exact"])
+    said = invoke(*command, "--set", "estimates.kind=exact")
     assert said.output.startswith("hindsight: policies know the true run times instead of the time limits")

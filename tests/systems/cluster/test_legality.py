@@ -82,7 +82,7 @@ def refused(decide: Callable[[ClusterView], object], why: str, *before: Callable
     assert cluster_state(kernel) == state
 
 
-def starts(name: str, *shares: object) -> Callable[[ClusterView], object]:
+def starting(name: str, *shares: object) -> Callable[[ClusterView], object]:
     return lambda view: [Start(task(view, name), shares)]  # type: ignore[arg-type]
 
 
@@ -168,11 +168,11 @@ def test_a_task_that_cannot_start_is_refused(case: str) -> None:
 
 
 def test_a_child_of_a_parent_with_instances_left_is_refused() -> None:
-    refused(starts("child", Share(1)), "dag/child: it still waits for first", starts("first", Share(0, 2)))
+    refused(starting("child", Share(1)), "dag/child: it still waits for first", starting("first", Share(0, 2)))
 
 
 def test_a_task_with_nothing_left_to_start_is_refused() -> None:
-    refused(starts("first", Share(1)), "dag/first: none of its instances wait", starts("first", Share(0, 3)))
+    refused(starting("first", Share(1)), "dag/first: none of its instances wait", starting("first", Share(0, 3)))
 
 
 def test_a_task_of_another_kernel_is_refused() -> None:
@@ -231,14 +231,14 @@ def test_an_answer_that_is_no_decision_is_refused(case: str) -> None:
 
 def test_a_run_cannot_be_stopped_in_the_instant_of_its_start() -> None:
     why = r"run 0 of dag/first started at this very moment.*; choose a run with run\.started_s < view\.now"
-    refused(lambda view: [Preempt(0)], why, starts("first", Share(0)))
-    refused(lambda view: [Migrate(0, (Share(1),))], why, starts("first", Share(0)))
+    refused(lambda view: [Preempt(0)], why, starting("first", Share(0)))
+    refused(lambda view: [Migrate(0, (Share(1),))], why, starting("first", Share(0)))
 
 
 def running() -> tuple[ClusterKernel, Iterator[ClusterView]]:
     """At 0.5 s: ``first`` on two GPUs of node ``b``, which it fills, and one instance of ``share`` on ``a``."""
     kernel, decisions, view = conversation()
-    decisions.send([*starts("first", Share(1, 2))(view), *starts("share", Share(0))(view), Wait(0.5)])  # type: ignore
+    decisions.send([*starting("first", Share(1, 2))(view), *starting("share", Share(0))(view), Wait(0.5)])  # type: ignore
     view = decisions.send([])  # type: ignore[attr-defined]
     assert view.now == 0.5
     return kernel, decisions

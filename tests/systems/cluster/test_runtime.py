@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.log_reading import ends
 
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, ModelError
-from dagsim.model import GPU_TYPES, Cluster, GpuType, Job, Kind, Node, Task, gpu_type
+from dagsim.model import GPU_TYPES, Cluster, GpuType, Job, Node, Task, gpu_type
 from dagsim.systems.cluster.models.runtime import Fed, Feed, Flops, Recorded, Throughput
 from dagsim.systems.cluster.models.throughputs import shipped_throughputs
 from dagsim.systems.cluster.policies import POLICIES
@@ -309,7 +310,7 @@ def test_models_that_need_few_cores_leave_them_to_those_that_need_many(cores: st
     ]
     cluster = Cluster((Node("n", V100, 8, cpus=24),))
     schedule = ClusterScenario(cluster, jobs, runtime=fed).kernel(0).run(POLICIES.create("fifo"))
-    done_s = {schedule.jobs[row.job].id: row.time_s for row in schedule.log if row.kind == Kind.COMPLETED}
+    done_s = ends(schedule)
     assert done_s == pytest.approx({job.id: ends_s[job.id.startswith("hungry")] for job in jobs})
 
 

@@ -5,10 +5,12 @@ Each fault was once put into the code, and no other test saw it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from math import inf
 
 import pytest
+from support.log_reading import ends, first_starts, start_times
+from support.scripted_policy import Scripted
 
 from dagsim.model import (
     Admit,
@@ -45,13 +47,6 @@ A100, T4 = gpu_type("A100-40"), gpu_type("T4")
 ONE = Cluster((Node("n", A100, 1),))
 
 
-class Deciding:
-    """A policy that is a function."""
-
-    def __init__(self, decide: Callable[[ClusterView], Iterable[Decision]]) -> None:
-        self.decide = decide
-
-
 def single(name: str, work: float, arrival_s: float = 0.0, **rest: object) -> Job:
     return Job.single(name, Task("t", work, **rest), arrival_s)  # type: ignore[arg-type]
 
@@ -66,17 +61,7 @@ def play(cluster: Cluster, jobs: list[Job], policy: str, **models: object) -> Sc
     return ClusterKernel(cluster, jobs, Models(**models)).run(POLICIES.create(policy))  # type: ignore[arg-type]
 
 
-def starts(schedule: Schedule) -> list[tuple[float, str, int]]:
-    """When which task of which job started."""
-    return [(row.time_s, schedule.jobs[row.job].id, row.task) for row in schedule.log if row.kind == Kind.STARTED]
-
-
-def ends(schedule: Schedule) -> dict[str, float]:
-    """When which job was completed."""
-    return {schedule.jobs[row.job].id: row.time_s for row in schedule.log if row.kind == Kind.COMPLETED}
-
-
-def stopping(stops: dict[float, float]) -> Deciding:
+def stopping(stops: dict[float, float]) -> Scripted:
     """Runs the only task, stops it at each time, and goes on at the time beside it."""
 
     def decide(view: ClusterView) -> Iterable[Decision]:
@@ -89,7 +74,7 @@ def stopping(stops: dict[float, float]) -> Deciding:
         if later:
             yield Wait(min(later))
 
-    return Deciding(decide)
+    return Scripted(decide)
 
 
 @pytest.mark.parametrize(("mode", "end_s"), [("resume", 12.0), ("restart", 18.0)])
@@ -106,7 +91,7 @@ def test_every_instance_gives_its_memory_and_cores_back() -> None:
     cluster = Cluster((Node("n", A100, 4, 6, 12),))
     jobs = [single("three", 1.0, instances=3, memory_gb=4, cpus=2), single("all", 1.0, memory_gb=12, cpus=6)]
     schedule = play(cluster, jobs, "fifo")
-    assert starts(schedule) == [(0, "three", 0), (1, "all", 0)]
+    assert start_times(schedule) == {"three": [0], "all": [1]}
 
 
 def test_a_child_reads_from_each_node_what_ran_there() -> None:
@@ -142,13 +127,7 @@ def test_easy_lxf_fills_the_most_slowed_down_in_first() -> None:
         single("b", 1.0, 2.0),
     ]
     schedule = play(Cluster((Node("n", A100, 2),)), jobs, "easy-lxf")
-    assert [(time_s, name) for time_s, name, _ in starts(schedule)] == [
-        (0, "r"),
-        (0, "s"),
-        (4, "b"),
-        (5, "a"),
-        (10, "wide"),
-    ]
+    assert first_starts(schedule) == {"r": 0, "s": 0, "b": 4, "a": 5, "wide": 10}
 
 
 def test_2d_las_breaks_ties_by_arrival() -> None:
@@ -229,7 +208,7 @@ def test_what_a_row_of_the_log_does_not_speak_of_is_left_out() -> None:
 
     jobs = [single("large", 1.0, gpus=2), single("one", 1.0), single("two", 1.0), single("late", 1.0, 3.0)]
     kernel = ClusterKernel(ONE, jobs, Models(admission=True, failures=[Maintenance((0,), 1.0, 3.0)]))
-    log = list(kernel.run(Deciding(decide), until_s=3.5).log)
+    log = list(kernel.run(Scripted(decide), until_s=3.5).log)
     assert log == [
         Record(Kind.ARRIVED, 0.0, job=0),
         Record(Kind.REJECTED, 0.0, job=0, value=RejectReason.TOO_LARGE),
@@ -253,11 +232,11 @@ def test_a_fork_wakes_its_policy_when_the_original_would() -> None:
             yield Wait(5.0)
         elif view.now == 2 and not forked:
             forked.append(0.0)
-            forked[0] = view.fork().run(Deciding(decide)).ended_s
+            forked[0] = view.fork().run(Scripted(decide)).ended_s
         elif view.now >= 5 and not view.running:
             yield from [Start(task, (Share(0),)) for task in list(view.ready)[:1]]
 
-    ClusterKernel(ONE, [single("one", 1.0), single("two", 1.0, 2.0)]).run(Deciding(decide))
+    ClusterKernel(ONE, [single("one", 1.0), single("two", 1.0, 2.0)]).run(Scripted(decide))
     assert forked == [7]
 
 
@@ -278,8 +257,8 @@ def test_a_killed_job_leaves_the_queues_of_policies() -> None:
             yield Kill(1)
 
     jobs = [single("first", 2.0), single("second", 3.0), single("third", 4.0, 1.0)]
-    schedule = ClusterKernel(ONE, jobs).run(Deciding(decide))
-    assert starts(schedule) == [(0, "first", 0), (2, "third", 0)]
+    schedule = ClusterKernel(ONE, jobs).run(Scripted(decide))
+    assert start_times(schedule) == {"first": [0], "third": [2]}
 
 
 def test_an_observer_is_told_every_row_of_the_log() -> None:
@@ -299,7 +278,7 @@ def test_every_gpu_of_a_run_remembers_the_job_that_it_served() -> None:
 def test_a_node_that_came_back_and_left_for_good_is_missed() -> None:
     # Away from 1 to 2, and for good from 3: a policy that only asks to be woken again would do so for ever.
     away = Outages(((0, 1.0, 2.0), (0, 3.0, inf)))
-    waiting = Deciding(lambda view: [Wait(view.now + 1.0)])
+    waiting = Scripted(lambda view: [Wait(view.now + 1.0)])
     kernel = ClusterKernel(ONE, [single("j", 1.0)], Models(failures=[away]))
     assert kernel.run(waiting, until_s=50.0).ended_s == 3.0
     assert why_unfinished(kernel) == {0: GONE}
@@ -322,12 +301,12 @@ def test_a_run_that_is_late_can_be_stopped_in_a_fork() -> None:
 
     def decide(view: ClusterView) -> Iterable[Decision]:
         if view.now == 50.0:
-            assert view.fork().run(Deciding(again)).ended_s == 50.0
+            assert view.fork().run(Scripted(again)).ended_s == 50.0
         yield from (Start(task, (Share(0, 1),)) for task in list(view.ready) if view.now == 0.0)
         yield Wait(50.0 if view.now < 50.0 else 1000.0)
 
     kernel = ClusterKernel(cluster, [late], Models(estimates=Estimates("predicted")))
-    assert kernel.run(Deciding(decide)).ended_s == 100.0
+    assert kernel.run(Scripted(decide)).ended_s == 100.0
     assert seen == [((0.0, inf), 0.0)]
 
 

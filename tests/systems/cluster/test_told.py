@@ -197,12 +197,13 @@ def test_only_who_asks_pays():
 
 MAY_KNOW = {
     "families/episodes/search.py": {"dagsim.systems.cluster.scenario.GpuCluster"},
-    # runs whole episodes in the compiled engine, so it is an engine as well
-    "families/episodes/side_by_side.py": {
+    # builds an example of an episode, with the default models
+    "families/episodes/images.py": {
         "dagsim.systems.cluster.models.estimates.Estimates",
         "dagsim.systems.cluster.models.runtime.Recorded",
-        "dagsim.systems.cluster.scenario.refused_engine",
     },
+    # runs whole episodes in the compiled engine, so it is an engine as well
+    "families/episodes/side_by_side.py": {"dagsim.systems.cluster.scenario.refused_engine"},
 }
 """Names outside the API that a module behind a policy may import, by module."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import pytest
+from support.scripted_policy import Scripted
 
 from dagsim.errors import IllegalDecision, ModelError, Stalled
 from dagsim.model import (
@@ -43,13 +44,6 @@ from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.view import ClusterView
 
 A100, T4 = gpu_type("A100-40"), gpu_type("T4")
-
-
-class Deciding:
-    """A policy that is a function."""
-
-    def __init__(self, decide: Callable[[ClusterView], Iterable[Decision]]) -> None:
-        self.decide = decide
 
 
 def gpus(*counts: int, cpus: float = 8, memory_gb: float = 64) -> Cluster:
@@ -167,7 +161,7 @@ def test_a_demand_beyond_counting_is_turned_away(task: Task) -> None:
 
 def test_a_policy_that_waits_for_nothing_has_stalled() -> None:
     with pytest.raises(Stalled, match=r"the policy returned no decision at 0 s: 1 ready tasks wait, j/t0 among them"):
-        ClusterKernel(gpus(1), [dag(1)]).run(Deciding(lambda view: ()))
+        ClusterKernel(gpus(1), [dag(1)]).run(Scripted(lambda view: ()))
 
 
 CASES = {
@@ -189,7 +183,7 @@ CASES = {
 def test_an_illegal_decision_names_time_and_reason(why: str) -> None:
     nodes = (Node("big", A100, 4), Node("small", A100, 1), Node("t4", T4, 4), Node("down", A100, 4))
     job = Job.single("j", Task("t", 1, instances=2, gpu_types=("A100-40",)), 1.0)
-    decide = Deciding(lambda view: [CASES[why](next(iter(view.ready)))] if view.ready else [])
+    decide = Scripted(lambda view: [CASES[why](next(iter(view.ready)))] if view.ready else [])
     simulation = ClusterKernel(Cluster(nodes), [job], Models(failures=(Maintenance((3,), 0, 9),)))
     with pytest.raises(IllegalDecision, match=f"at 1 s: .*{why}"):
         simulation.run(decide)
@@ -197,19 +191,19 @@ def test_an_illegal_decision_names_time_and_reason(why: str) -> None:
 
 def test_a_gang_in_parts_is_illegal() -> None:
     job = Job.single("j", Task("t", 1, instances=2, gang=True))
-    decide = Deciding(lambda view: [Start(next(iter(view.ready)), (Share(0, 1),))])
+    decide = Scripted(lambda view: [Start(next(iter(view.ready)), (Share(0, 1),))])
     with pytest.raises(IllegalDecision, match=r"cannot start j/t: a gang of 2 must start as a whole"):
         ClusterKernel(gpus(4), [job]).run(decide)
 
 
 def test_a_full_gpu_cannot_be_shared_further() -> None:
     job = Job.single("j", Task("t", 1, instances=3, gpus=0.4))
-    decide = Deciding(lambda view: [Start(next(iter(view.ready)), (Share(0, 3, 1),))])
+    decide = Scripted(lambda view: [Start(next(iter(view.ready)), (Share(0, 3, 1),))])
     with pytest.raises(IllegalDecision, match=r"GPU 1 of node 'n0' has no room for 3 such shares"):
         ClusterKernel(gpus(2), [job]).run(decide)
 
 
-def preempting_at(time_s: float) -> Deciding:
+def preempting_at(time_s: float) -> Scripted:
     """Starts the oldest task that fits, and stops run 0 once, at ``time_s``."""
     fifo = POLICIES.create("fifo-fit")
 
@@ -220,7 +214,7 @@ def preempting_at(time_s: float) -> Deciding:
             yield Preempt(0)
         yield from fifo.decide(view)
 
-    return Deciding(decide)
+    return Scripted(decide)
 
 
 @pytest.mark.parametrize(
@@ -253,7 +247,7 @@ def test_migration_goes_on_elsewhere_at_once() -> None:
         if view.now < 4:
             yield Wait(4)
 
-    schedule = ClusterKernel(gpus(1, 1), [dag(10)]).run(Deciding(decide))
+    schedule = ClusterKernel(gpus(1, 1), [dag(10)]).run(Scripted(decide))
     assert [(row.time_s, row.node) for row in schedule.log if row.kind == Kind.STARTED] == [(0, 0), (4, 1)]
     assert schedule.ended_s == 10
 
@@ -340,7 +334,7 @@ def test_jobs_wait_to_be_admitted() -> None:
             yield Start(task, (Share(0),))
 
     jobs = [dag(1), dag(1, arrival_s=1)]
-    schedule = ClusterKernel(gpus(1), jobs, Models(admission=True)).run(Deciding(decide))
+    schedule = ClusterKernel(gpus(1), jobs, Models(admission=True)).run(Scripted(decide))
     assert [(row.time_s, row.job, row.value) for row in schedule.log if row.kind == Kind.REJECTED] == [
         (0, 0, RejectReason.BY_POLICY)
     ]
@@ -365,7 +359,7 @@ def test_what_a_policy_forks_ends_when_it_expects_it_to() -> None:
             seen.append(view.fork().run(POLICIES.create("fifo")).ended_s)
         yield from POLICIES.create("fifo").decide(view)
 
-    schedule = ClusterKernel(gpus(1), jobs, Models(estimates=Estimates("predicted"))).run(Deciding(decide))
+    schedule = ClusterKernel(gpus(1), jobs, Models(estimates=Estimates("predicted"))).run(Scripted(decide))
     assert seen[0] == 7
     assert schedule.ended_s == 11
 
@@ -389,5 +383,5 @@ def test_a_claim_is_scaled_as_work_is() -> None:
 
     cluster = Cluster((Node("a", A100, 2), Node("t", T4, 2)))
     task = Task("t", 5.0, speeds={"A100-40": 3.0, "T4": 0.7}, estimate=11.0)
-    ClusterKernel(cluster, [Job.single("j", task)], Models(estimates=Estimates("predicted"))).run(Deciding(decide))
+    ClusterKernel(cluster, [Job.single("j", task)], Models(estimates=Estimates("predicted"))).run(Scripted(decide))
     assert seen == [(11.0 / 3.0, 11.0 / 0.7)]

@@ -6,9 +6,8 @@ import gzip
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from support.command_line import invoke
 
-from dagsim.cli import app
 from dagsim.errors import TraceError
 from dagsim.traces import recognise
 
@@ -71,7 +70,7 @@ def test_other_outputs_of_lsf_are_called_by_their_name(tmp_path: Path, text: str
 
 def test_the_error_of_an_unknown_file_begins_with_what_helps(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("auftrag,beginn,karten,dauer\n7,0,2,30\n")
-    ended = CliRunner().invoke(app, ["trace", "info", str(tmp_path / "x.csv")])
+    ended = invoke("trace", "info", tmp_path / "x.csv")
     assert ended.exit_code == 2
     start = f"error: {tmp_path / 'x.csv'}: not recognised as a trace; if it is a table, its columns are auftrag, beginn"
     assert " ".join(ended.output.split()).startswith(start)

@@ -4,7 +4,7 @@ at which price.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from dagsim.families.kubernetes.kueue.amounts import text, unit
@@ -324,10 +324,9 @@ def _set_mode(one: SetAssignment, mode: Mode) -> None:
         choice.mode = mode
 
 
-def _selected(pod_set: PodSet, keys: frozenset[str], labels: dict[str, str] | object) -> bool:
+def _selected(pod_set: PodSet, keys: frozenset[str], labels: Mapping[str, str]) -> bool:
     """Return True if the node selector and the affinity allow the labels. Only keys that occur in
     some flavor of the group count. An alternative without such a key allows every flavor."""
-    assert isinstance(labels, dict)
     if any(key in keys and labels.get(key) != value for key, value in pod_set.node_selector.items()):
         return False
     terms = [[one for one in term if one.key in keys] for term in pod_set.affinity]

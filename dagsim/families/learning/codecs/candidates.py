@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from dagsim.families.learning.codecs.codec import CandidatesConfig, Observation
-from dagsim.families.learning.codecs.pool import QUEUE, STATIC, UNITS, WIDTHS, Group, Pool, ReadyTask
+from dagsim.families.learning.codecs.pool import QUEUE, SCALE_S, STATIC, UNITS, WIDTHS, Group, Pool, ReadyTask
 from dagsim.model import Decision, Start
 from dagsim.model.arithmetic import whole_sum
 from dagsim.systems.cluster.api import NEVER_S, ClusterState, ClusterView, DemandClass, ExpectedFree, TaskState
@@ -260,7 +260,11 @@ class Candidates:
         pack, total, count, ahead = _GPU_ROW.pack, pool.gpus, len(pool.tasks), self._ahead(pool, expected, idle)
         return [
             pack(
-                free / gpus, gpus / total, log1p(area / UNITS / gpus / 600), slower / UNITS / count, *ahead[at : at + 4]
+                free / gpus,
+                gpus / total,
+                log1p(area / UNITS / gpus / SCALE_S),
+                slower / UNITS / count,
+                *ahead[at : at + 4],
             )
             for free, gpus, area, slower, at in zip(
                 idle, pool.capacity, pool.area, pool.slowdown, range(0, len(ahead), 4), strict=True
@@ -289,7 +293,7 @@ class Candidates:
         """Return the state of the queue and of the cluster, followed by the means over the types,
         which are summed in float32.
         """
-        work = log1p(whole_sum(pool.area) / UNITS / pool.gpus / 600)
+        work = log1p(whole_sum(pool.area) / UNITS / pool.gpus / SCALE_S)
         present = _PRESENT_ROW.pack(log1p(len(pool.tasks)), log1p(len(view.running)), log1p(len(view.jobs)), work)
         sums, pack, unpack = seen[0], _GPU_ROW.pack, _GPU_ROW.unpack
         for row in seen[1:]:

@@ -28,7 +28,7 @@ WIDTHS = (1.0, 2.0, 4.0)
 """Upper bounds of the width classes, in GPUs that start together. The last class holds everything
 wider."""
 
-_SCALE_S = 600.0
+SCALE_S = 600.0
 """Duration of a typical task in seconds, whose logarithm is represented as 0."""
 UNITS = 2.0**80
 """Sums are kept in whole units of 2**-80, so that adding and then removing a task leaves no
@@ -65,8 +65,8 @@ class ReadyTask:
         self.area = int(area * UNITS)
         self.slowdown = [0.0 if s == inf else log(max(s, 1e-9) / best_s) for s in seconds]
         self.slowdowns = [int(slower * UNITS) for slower in self.slowdown]
-        log_best, log_area = log(best_s / _SCALE_S), log(area / _SCALE_S)
-        log_rank = log(max(task.rank_s, 1e-9) / _SCALE_S) / 3
+        log_best, log_area = log(best_s / SCALE_S), log(area / SCALE_S)
+        log_rank = log(max(task.rank_s, 1e-9) / SCALE_S) / 3
         graph = task.job.job.graph
         children, tasks = len(graph.children[task.index]) / 2, len(graph.tasks) / 8
         third, eighth = log_best / 3, wide / 8
@@ -103,7 +103,7 @@ class ReadyTask:
         job: JobState = self.task.job
         if job.tasks_left != self._tasks_left:
             self._tasks_left = job.tasks_left
-            self._job_left = log1p(ordered_sum([task.best_s for task in job.tasks if task.unfinished]) / 600) / 3
+            self._job_left = log1p(ordered_sum([task.best_s for task in job.tasks if task.unfinished]) / SCALE_S) / 3
         return self._job_left
 
 
@@ -171,7 +171,7 @@ class WidthClass:
     def _pack(self) -> None:
         best_s = self._best_s
         shortest = log1p(best_s[0] / 60) / 5 if best_s else -1.0
-        self.packed = _QUEUE_ROW.pack(log1p(len(best_s)), shortest, log1p(self._area / UNITS / self._gpus / 600))
+        self.packed = _QUEUE_ROW.pack(log1p(len(best_s)), shortest, log1p(self._area / UNITS / self._gpus / SCALE_S))
 
 
 class Pool:

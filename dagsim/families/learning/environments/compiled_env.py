@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from gymnasium.error import ResetNeeded
 
 from dagsim.families.learning.codecs.codec import StackedObservations
 from dagsim.families.learning.environments.episode_env import EnvState
@@ -13,8 +12,6 @@ from dagsim.families.learning.environments.scheduling_env import SchedulingEnv
 from dagsim.model import Decision
 
 _ONE = np.zeros(1, np.int64)
-_WAIT = 1 << 40
-"""The choice to wait, which has no row in the observation."""
 
 
 class CompiledSchedulingEnv(SchedulingEnv):
@@ -24,9 +21,10 @@ class CompiledSchedulingEnv(SchedulingEnv):
     """
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
-        self._in_kernel = True  # ``_begin`` sets this for each episode
         self._kernel: Any = None
         super().__init__(*arguments, **settings)
+        self._in_kernel = True
+        """True if the episode is in the SimPy kernel. ``_begin`` sets this for each episode."""
         config = self.config
         episodes = self.scenario.episodes(1, config.codec, config.reward, config.reward_scale)
         self._episodes: Any = None if isinstance(episodes, str) else episodes
@@ -62,24 +60,18 @@ class CompiledSchedulingEnv(SchedulingEnv):
         """Return a Boolean array, (slots,), that is True for the actions that are currently legal."""
         return super().action_masks() if self._in_kernel else self._mask.astype(bool)
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Carry out the choice and advance to the next one (see ``SchedulingEnv``)."""
+    @property
+    def _is_over(self) -> bool:
+        return super()._is_over if self._in_kernel else self._over
+
+    def _carry_out(self, action: Any) -> tuple[float, bool, bool]:
         if self._in_kernel:
-            return super().step(action)
-        if self._over:
-            raise ResetNeeded("no episode is in progress; call reset() first")
-        self._steps += 1
-        self._actions.append(action)
+            return super()._carry_out(action)
         self._chosen[0] = self._choice_of(int(action))
         rewards, over = self._episodes.advance(_ONE, self._chosen)
         reward, self._over = float(rewards[0]), bool(over[0])
         self._cost = -reward
-        late = self.config.max_steps is not None and self._steps >= self.config.max_steps
-        truncated = not self._over and (late or self._episodes.now_s[0] >= self.config.horizon_s)
-        if self.render_mode == "human":
-            self.render()
-        observation, info = self._seen()
-        return observation, reward, self._over, bool(truncated), info
+        return reward, *self._flags(self._over, float(self._episodes.now_s[0]))
 
     def _state(self) -> EnvState:
         state = super()._state()
@@ -108,7 +100,7 @@ class CompiledSchedulingEnv(SchedulingEnv):
         if not (0 <= action < len(self._mask) and self._mask[action]):
             self._count_illegal(action)
             return 0
-        return _WAIT if action == len(self._mask) - 1 else action
+        return int(self._episodes.wait) if action == len(self._mask) - 1 else action
 
     def _begin(self, seed: int, **options: Any) -> None:
         # The compiled engine does not support these episodes, for example because of their

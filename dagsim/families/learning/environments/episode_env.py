@@ -161,14 +161,11 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
             ResetNeeded: The episode is over, or none has begun.
             IllegalDecision: The action is masked, and the environment does not replace it.
         """
-        episode = self._episode
-        if episode is None or episode.observation is None:
+        if self._is_over:
             raise ResetNeeded("no episode is in progress; call reset() first")
         self._steps += 1
         self._actions.append(action)
-        self._choose(episode, action)
-        reward = episode.reward()
-        terminated, truncated = self._ended(episode)
+        reward, terminated, truncated = self._carry_out(action)
         if self.render_mode == "human":
             self.render()
         observation, info = self._seen()
@@ -258,6 +255,18 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
         self.simulation = kernel
         self._reward = Reward(self._rewards, kernel, self.scenario.terms)
         self._episode = Episode(kernel, self.codec, self._reward, until_s=until_s)
+
+    @property
+    def _is_over(self) -> bool:
+        """True if there is no choice to make."""
+        return self._episode is None or self._episode.observation is None
+
+    def _carry_out(self, action: Any) -> tuple[float, bool, bool]:
+        """Carry out a choice. Return the reward and the flags ``terminated`` and ``truncated``."""
+        episode = self._episode
+        assert episode is not None
+        self._choose(episode, action)
+        return episode.reward(), *self._ended(episode)
 
     @abstractmethod
     def _choose(self, episode: Episode, action: Any) -> None:

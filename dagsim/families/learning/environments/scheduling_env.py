@@ -125,9 +125,12 @@ class SchedulingEnv(EpisodeEnv):
         episode.step(self._row(int(action)))
 
     def _ended(self, episode: Episode) -> tuple[bool, bool]:
-        terminated = episode.observation is None
+        return self._flags(episode.observation is None, episode.now)
+
+    def _flags(self, terminated: bool, now_s: float) -> tuple[bool, bool]:
+        """Return ``terminated`` and ``truncated``."""
         over = self.config.max_steps is not None and self._steps >= self.config.max_steps
-        return terminated, not terminated and (over or episode.now >= self.config.horizon_s)
+        return terminated, not terminated and (over or now_s >= self.config.horizon_s)
 
     def _another(self) -> Self:
         if not type(self).__module__.startswith("dagsim."):
@@ -225,9 +228,9 @@ def _mean_jct_s(schedule: Schedule) -> float:
     log. Converting the rows to an array would take ten times as long.
     """
     jct_s = np.full(len(schedule.jobs), np.nan)
-    for row in schedule.log.since(0):
-        if row[0] == Kind.COMPLETED:
-            jct_s[row[2]] = row[1] - schedule.jobs[row[2]].arrival_s
+    for kind, now_s, job, _, _, _, _, _, _ in schedule.log.since(0):
+        if kind == Kind.COMPLETED:
+            jct_s[job] = now_s - schedule.jobs[job].arrival_s
     return float(np.mean(jct_s))
 
 

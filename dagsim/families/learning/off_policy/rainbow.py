@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from dagsim.families.learning.nets.actor import ObservationBatch, ScoreNet, chosen_rows, sample, segment_mean
 from dagsim.families.learning.nets.row_nets import Sizes, mean_rows
 from dagsim.families.learning.off_policy import RainbowConfig
-from dagsim.families.learning.off_policy.d3qn import QLearner
+from dagsim.families.learning.off_policy.q_learning import QLearner
 from dagsim.families.learning.off_policy.replay import Drawn
 from dagsim.families.learning.training.learner import LearnerContext
 from dagsim.systems.seam import CodecSettings

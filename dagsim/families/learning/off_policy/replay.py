@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from dagsim.errors import RunFolderError
-from dagsim.families.learning.checkpoint import read_plain, write_plain
+from dagsim.families.learning.checkpoint_file import read_plain, write_plain
 from dagsim.families.learning.codecs.codec import Observation
 from dagsim.families.learning.nets.actor import ObservationBatch, Observations, ObservationStore, ScoreNet
 from dagsim.families.learning.training.rollouts import EpisodeSteps
@@ -62,8 +62,7 @@ class ReplayBuffer:
         self._seen: list[Any] = []
         self._choices, self._rewards, self._discounts = np.zeros(0, np.int64), np.zeros(0), np.zeros(0)
         self._ends = np.zeros(0, np.int64)
-        """For each transition, the number of the next one in its episode; arbitrary for the last one.
-                                """
+        """For each transition, the number of the next one in its episode; arbitrary for the last one."""
         self._weights = np.zeros(0)
 
     def __len__(self) -> int:

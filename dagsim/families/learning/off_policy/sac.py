@@ -11,15 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dagsim.families.learning.advantages import discounts, return_rms
 from dagsim.families.learning.nets.actor import ObservationBatch, entropy, log_softmax, scoring, segment_sum
 from dagsim.families.learning.off_policy import SacConfig
-from dagsim.families.learning.off_policy.d3qn import Duelling, follow
+from dagsim.families.learning.off_policy.q_learning import Duelling, ReplayLearner, follow
 from dagsim.families.learning.off_policy.replay import Drawn, ReplayBuffer
-from dagsim.families.learning.training.devices import on_device
 from dagsim.families.learning.training.learner import LearnerContext
-from dagsim.families.learning.training.rollouts import RngPurpose
-from dagsim.model.arithmetic import ordered_sum
 
 
 def critic_loss(q: nn.Module, drawn: Drawn, target: Tensor) -> Tensor:
@@ -43,56 +39,31 @@ def temperature_loss(log_temperature: Tensor, policy_entropy: Tensor, wanted: Te
     return (torch.exp(log_temperature) * (policy_entropy - wanted).detach()).mean()
 
 
-class Sac:
+class Sac(ReplayLearner[SacConfig]):
     """The learner: two Q networks, a policy and a temperature, which all learn from the replay
     buffer."""
 
     def __init__(self, context: LearnerContext) -> None:
         assert isinstance(context.config.algorithm, SacConfig)
-        self.config = context.config.algorithm
-        self._context = context
+        config = context.config.algorithm
         self.net = scoring(context.net(), "sac")
         self.q = nn.ModuleList([Duelling(scoring(context.net(), "sac"), context.critic()) for _ in range(2)])
         self.targets = deepcopy(self.q)
-        start = float(np.log(self.config.temperature))
+        start = float(np.log(config.temperature))
         self._log_temperature = torch.tensor(start, device=context.device, requires_grad=True)
-        self.optimizers = [
-            torch.optim.Adam(self.net.parameters(), self.config.lr),
-            torch.optim.Adam(self.q.parameters(), self.config.lr),
-            torch.optim.Adam([self._log_temperature], self.config.lr),
-        ]
-        self.replay = ReplayBuffer(self.config.replay, net=self.net)
-        self._scale = 0.0
+        trained = (self.net.parameters(), self.q.parameters(), [self._log_temperature])
+        optimizers = [torch.optim.Adam(parameters, config.lr) for parameters in trained]
+        super().__init__(context, config, ReplayBuffer(config.replay, net=self.net), optimizers)
 
     def iterate(self, iteration: int, progress: float) -> dict[str, float]:
-        config, context = self.config, self._context
-        seeds = context.job_seeds(iteration, config.episodes)
-        episodes = context.play(self.net, seeds, context.rng_key(iteration))
-        time_s = context.time_constant_s(config.discount_jcts, progress)
-        self._scale = self._scale or return_rms(episodes, time_s)
-        for steps in episodes:
-            self.replay.add(steps, discounts(steps, time_s), config.n_step, self._scale)
-        rng, lr = context.rng(iteration, RngPurpose.REPLAY), config.lr_at(progress)
-        for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = lr
-        entropies, losses = [], []
-        for _ in range(config.updates):
-            policy_entropy, loss = self._update(on_device(self.replay.draw(config.minibatch, rng), context.device))
-            entropies.append(policy_entropy)
-            losses.append(loss)
-        return {
-            "reward": float(np.mean([ordered_sum(steps.rewards) for steps in episodes])),
-            "samples": float(sum(len(steps.choices) for steps in episodes)),
-            "loss": float(np.mean(losses)),
-            "entropy": float(np.mean(entropies)),
-            "temperature": float(torch.exp(self._log_temperature.detach())),
-            "lr": lr,
-        }
+        context = self._context
+        seeds = context.job_seeds(iteration, self.config.episodes)
+        metrics = self.learn(context.play(self.net, seeds, context.rng_key(iteration)), iteration, progress)
+        return metrics | {"temperature": float(torch.exp(self._log_temperature.detach()))}
 
-    def _update(self, drawn: Drawn) -> tuple[float, float]:
+    def _update(self, drawn: Drawn, rng: np.random.Generator) -> dict[str, float]:
         """Make one gradient step each for the critics, the policy and the temperature. Return
-        the entropy and the critics' loss."""
+        the critics' loss and the entropy."""
         temperature = float(torch.exp(self._log_temperature.detach()))
         actor, critics, temperature_optimizer = self.optimizers
         loss = torch.stack([critic_loss(q, drawn, self._target(drawn, temperature)) for q in self.q]).sum()
@@ -113,7 +84,7 @@ class Sac:
         loss_of_temperature.backward()  # type: ignore[no-untyped-call]
         temperature_optimizer.step()
         follow(self.targets, self.q, self.config.target_rate)
-        return float(policy_entropy.detach().mean()), float(loss.detach())
+        return {"loss": float(loss.detach()), "entropy": float(policy_entropy.detach().mean())}
 
     def _target(self, drawn: Drawn, temperature: float) -> Tensor:
         """Return the soft target of each transition. Shape (B,). It is reward + discount x the

@@ -18,11 +18,11 @@ import numpy as np
 import torch
 
 from dagsim.errors import SimulationError
-from dagsim.families.learning.checkpoint import BoundsRecorder, ObservationBounds
 from dagsim.families.learning.codecs.codec import Observation
 from dagsim.families.learning.episode import Episode, EpisodeFactory, WitnessFactory
 from dagsim.families.learning.nets.actor import ActorNet, ObservationBatch, ScoreNet
 from dagsim.families.learning.nets.net_settings import NetSettings
+from dagsim.families.learning.observation_bounds import BoundsRecorder, ObservationBounds
 from dagsim.families.learning.training.train_config import LOCKSTEP
 from dagsim.model import Kind
 from dagsim.model.log import Schedule

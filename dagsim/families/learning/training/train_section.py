@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 from dagsim.errors import ConfigError, UnknownName
 from dagsim.families.learning.episode import RewardConfig
 from dagsim.families.learning.training.train_config import ALL_CODECS, TrainConfig
+from dagsim.registry import Registry
 from dagsim.sections import Registered
 from dagsim.systems import all_systems
 from dagsim.systems.seam import CodecSettings, Scenario, System
@@ -36,9 +37,19 @@ def for_system(section: Any, system: System | type[System]) -> Any:
             filled[name] = {"kind": default, **value}
     codec = filled.get("codec")
     kind = codec.get("kind") if isinstance(codec, dict) else codec
-    if isinstance(kind, str) and ":" not in kind and kind not in ALL_CODECS:
+    if isinstance(kind, str) and ":" not in kind and _is_its_own(kind, system):
         filled["codec"] = Registered(system.codecs).read({"kind": codec} if isinstance(codec, str) else codec)
     return filled
+
+
+def _is_its_own(codec: str, system: System | type[System]) -> bool:
+    """Return True if ``ALL_CODECS`` has no codec of this name, or that of another system."""
+    if codec not in ALL_CODECS:
+        return True
+    own: Any = system.codecs
+    if not isinstance(own, Registry):  # of a class whose objects state the codecs
+        return False
+    return codec in own and own.get(codec) is not ALL_CODECS.get(codec)
 
 
 def check_training(train: TrainConfig, scenario: Scenario) -> None:

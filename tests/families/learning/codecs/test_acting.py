@@ -12,7 +12,7 @@ import pytest
 from dagsim.config.schema import Config
 from dagsim.errors import ConfigError
 from dagsim.experiment.simulate import make_policy
-from dagsim.families.learning.checkpoint import load_agent
+from dagsim.families.learning.agent_policy import load_agent
 from dagsim.families.learning.codecs.codec import RelativeConfig
 from dagsim.families.learning.episode import Episode, Reward, RewardConfig
 from dagsim.model import Cluster, Job, Kind, RejectReason, Task

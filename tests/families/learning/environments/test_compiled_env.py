@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from families.learning.environments.comparing import assert_same
 
 from dagsim.families.compiled import jit
 from dagsim.families.episodes.side_by_side import CompiledEpisodes
@@ -35,19 +36,6 @@ def both(*settings: str, **changes: Any) -> tuple[CompiledSchedulingEnv, Schedul
     slow = make_env("heterogeneous-dag", [*FEW, *settings, "engine=simpy"], **changes)
     scenario = make_env("heterogeneous-dag", [*FEW, *settings], **changes).scenario
     return CompiledSchedulingEnv(scenario, slow.config, changes.get("render_mode")), slow
-
-
-def assert_same(one: Any, other: Any) -> None:
-    if isinstance(one, dict):
-        assert list(one) == list(other)
-        for name in one:
-            assert_same(one[name], other[name])
-    elif isinstance(one, tuple):
-        for mine, theirs in zip(one, other, strict=True):
-            assert_same(mine, theirs)
-    else:
-        assert type(one) is type(other)
-        np.testing.assert_array_equal(one, other, strict=isinstance(one, np.ndarray))
 
 
 def steps(env: SchedulingEnv, other: SchedulingEnv, seed: int, most: int = 10_000) -> int:
@@ -180,8 +168,8 @@ def test_a_placement_that_is_not_compiled_stays_in_the_kernel() -> None:
 
 def test_make_takes_it_if_the_code_is_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     for warm, kind in ((True, CompiledSchedulingEnv), (False, SchedulingEnv)):
-        monkeypatch.setattr("dagsim.families.episodes.side_by_side.are_warm", lambda warm=warm: warm)
+        monkeypatch.setattr("dagsim.families.episodes.episode_calls.are_warm", lambda warm=warm: warm)
         assert type(make_env("heterogeneous", FEW)) is kind
-    monkeypatch.setattr("dagsim.families.episodes.side_by_side.are_warm", lambda: True)
+    monkeypatch.setattr("dagsim.families.episodes.episode_calls.are_warm", lambda: True)
     assert type(make_env("heterogeneous", [*FEW, "engine=simpy"])) is SchedulingEnv
     assert type(make_env("heterogeneous", FEW, observation="graph")) is SchedulingEnv

@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from families.learning.environments.comparing import assert_same
 
 import dagsim.envs  # noqa: F401
 from dagsim.families.learning.cluster_rewards import Accrual
@@ -116,18 +117,6 @@ def whole(env: Any, actions: list[int] | None, rng: np.random.Generator) -> tupl
         seen.append(shown)
         over = shown[2] or shown[3]
     return taken, seen
-
-
-def assert_same(one: Any, other: Any) -> None:
-    assert type(one) is type(other)
-    if isinstance(one, dict):
-        assert list(one) == list(other)
-        one, other = list(one.values()), list(other.values())
-    if isinstance(one, list | tuple):
-        for mine, theirs in zip(one, other, strict=True):
-            assert_same(mine, theirs)
-    else:
-        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("kind", KINDS)

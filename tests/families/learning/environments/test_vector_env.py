@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from families.learning.environments.comparing import assert_same
 from gymnasium.vector import SyncVectorEnv
 
 from dagsim.errors import ConfigError
@@ -81,22 +82,6 @@ def chosen(mask: np.ndarray, draws: np.ndarray) -> np.ndarray:
     return actions
 
 
-def assert_equal(one: Any, other: Any) -> None:
-    """Equal keys, values and types, at any depth."""
-    if isinstance(one, dict):
-        assert one.keys() == other.keys()
-        for name in one:
-            assert_equal(one[name], other[name])
-    elif isinstance(one, np.ndarray) and one.dtype == object:
-        assert len(one) == len(other)
-        for mine, theirs in zip(one, other, strict=True):
-            assert_equal(mine, theirs)
-    elif one is None:
-        assert other is None
-    else:
-        np.testing.assert_array_equal(one, other, strict=True)
-
-
 @pytest.mark.parametrize(
     ("mode", "changes"),
     [
@@ -122,7 +107,7 @@ def test_compiled_environments_equal_those_played_one_after_another(mode: str, c
     mine, theirs = compiled.reset(seed=7), single.reset(seed=7)
     for _ in range(120):
         for one, other in zip(mine, theirs, strict=True):
-            assert_equal(one, other)
+            assert_same(one, other)
         actions = chosen(theirs[-1]["action_mask"], rng.random(3))
         mine, theirs = compiled.step(actions), single.step(actions)
         ends += int(theirs[2].sum() + theirs[3].sum())
@@ -142,7 +127,7 @@ def test_episodes_that_are_over_wait_for_a_reset_if_automatic_resets_are_off() -
         compiled.step(np.zeros(2, int))
     mask = np.array([True, True])
     mine = compiled.reset(seed=[5, 6], options={"reset_mask": mask})
-    assert_equal(mine[0], single.reset(seed=[5, 6], options={"reset_mask": mask})[0])
+    assert_same(mine[0], single.reset(seed=[5, 6], options={"reset_mask": mask})[0])
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from dagsim.families.learning.codecs.codec import CandidatesConfig, Observation
 from dagsim.families.learning.nets import NETS
 from dagsim.families.learning.nets.actor import ObservationBatch, ObservationStore, chosen_rows
 from dagsim.families.learning.nets.row_nets import Critic, Sizes
-from dagsim.families.learning.off_policy.d3qn import Duelling
+from dagsim.families.learning.off_policy.q_learning import Duelling
 from dagsim.families.learning.off_policy.rainbow import RainbowNetConfig
 from dagsim.families.learning.off_policy.sac import actor_loss
 from dagsim.families.learning.on_policy.learners import policy_gradient_loss

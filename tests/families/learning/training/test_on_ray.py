@@ -6,7 +6,6 @@ stand-in answers the latest cell first.
 
 from __future__ import annotations
 
-import json
 import pickle
 import sys
 from collections.abc import Callable
@@ -15,9 +14,8 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 import pytest
-from typer.testing import CliRunner
+from support.command_line import fine, invoke, json_of
 
-from dagsim.cli import app
 from dagsim.families.learning.checkpoint import Checkpoint
 from dagsim.families.learning.training.ray_rollouts import RayRollouts
 
@@ -93,8 +91,7 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def tables(root: Path, on: str, *arguments: object) -> dict[str, bytes]:
     command = [*arguments, "--on", on, "-q", "-o", root / on.replace(":", "")]
-    ended = CliRunner().invoke(app, [str(argument) for argument in command])
-    assert ended.exit_code == 0, ended.output
+    fine(*command)
     (run,) = (root / on.replace(":", "")).iterdir()
     return {name: (run / name).read_bytes() for name in ("runs.jsonl", "summary.json")} | {
         path.name: path.read_bytes() for path in [*run.glob("*.csv*"), *run.glob("schedules/*")]
@@ -144,9 +141,9 @@ def test_a_plan_on_ray_finds_the_size_that_it_finds_on_this_machine(
     answers = []
     for on in ("ray", "local:1"):
         command = ["plan", "--trace", "log.csv", "--cluster", "c.yaml", "--target", "wait_s.p95<60", "--price", "none"]
-        ended = CliRunner().invoke(app, [*command, "--on", on, "-o", on[:3], "--json"])
-        assert ended.exit_code == 0, ended.output
-        answers.append({key: value for key, value in json.loads(ended.stdout).items() if key != "run"})
+        answers.append(
+            {key: value for key, value in json_of(*command, "--on", on, "-o", on[:3]).items() if key != "run"}
+        )
     assert answers[0]["best"]["gpus"] >= 2
     assert answers[0] == answers[1]
 
@@ -159,8 +156,7 @@ def trained(out: Path, on: str, workload: str = "workload.count=6") -> list[byte
     """The report and the agent of a training; the file of the agent differs by its date alone."""
     settings = [*(f"train.{setting}" for setting in TRAINING), workload]
     words = [word for setting in settings for word in ("--set", setting)]
-    ended = CliRunner().invoke(app, ["train", *words, "--iterations", "2", "--on", on, "-q", "-o", str(out)])
-    assert ended.exit_code == 0, ended.output
+    fine("train", *words, "--iterations", "2", "--on", on, "-q", "-o", out)
     (folder,) = (path.parent for path in out.glob("*/report.csv"))
     weights = Checkpoint.load(folder / "best.pt").weights
     return [(folder / "report.csv").read_bytes(), *(value.numpy().tobytes() for value in weights.values())]
@@ -203,14 +199,14 @@ def test_a_training_whose_actors_are_always_lost_ends(tmp_path: Path) -> None:
     Remote.losses.update(range(1000))
     words = [word for setting in TRAINING for word in ("--set", f"train.{setting}")]
     command = ["train", *words, "--set", "workload.count=6", "--iterations", "2", "--on", "ray", "-o", str(tmp_path)]
-    ended = CliRunner().invoke(app, command)
+    ended = invoke(*command)
     assert ended.exit_code == 1
     assert "actors have been lost repeatedly" in ended.stderr
 
 
 @pytest.mark.usefixtures("ray")
 def test_workers_are_not_counted_on_ray(tmp_path: Path) -> None:
-    ended = CliRunner().invoke(app, ["eval", "--on", "ray", "--workers", "2", "-o", str(tmp_path)])
+    ended = invoke("eval", "--on", "ray", "--workers", "2", "-o", tmp_path)
     assert ended.exit_code == 2
     assert "--workers 2: sets the number of processes on this machine, so leave out --executor" in ended.stderr
     assert not list(tmp_path.iterdir())

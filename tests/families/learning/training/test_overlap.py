@@ -4,9 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from support.command_line import fine, invoke
 
-from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.experiment.scenario import experiment_seeds
 from dagsim.families import learning
@@ -45,7 +44,7 @@ def evaluated(log, agent, out, *more):
         ),
         *("--out", str(out), "--no-plots", *more),
     ]
-    return CliRunner().invoke(app, words)
+    return invoke(*words)
 
 
 def test_windows_that_an_agent_was_trained_on_are_named_first(log, agent, tmp_path):
@@ -73,8 +72,7 @@ def test_a_seed_that_would_choose_no_window_is_refused(log, tmp_path):
 
 def test_a_training_without_a_report_ends_without_one_after_a_resume_too(agent):
     folder = agent.parent
-    ended = CliRunner().invoke(app, ["train", "--resume", str(folder)])
-    assert ended.exit_code == 0, ended.output
+    fine("train", "--resume", folder)
     assert not (folder / "report.csv").exists()
 
 
@@ -92,7 +90,7 @@ def test_an_agent_that_never_met_hidden_durations_says_so(log, agent, tmp_path):
 def shipped(tmp_path, *more, algo="ppo"):
     """The output of ``dagsim eval`` with a shipped agent, and the checkpoint in its manifest."""
     words = ("eval", "--algo", algo, "--set", "workload.count=3", "--no-plots", "--out", str(tmp_path), *more)
-    ended = CliRunner().invoke(app, words)
+    ended = invoke(*words)
     manifests = [json.loads(path.read_text()) for path in tmp_path.glob("*/manifest.json")]
     files = [Path(fact["file"]) for one in manifests for fact in one["checkpoints"].values()]
     return ended, " ".join(ended.stderr.split()), files

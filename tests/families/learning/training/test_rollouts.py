@@ -11,8 +11,8 @@ import pytest
 from dagsim.config.schema import load_config
 from dagsim.families.compiled import jit
 from dagsim.families.episodes.side_by_side import CompiledEpisodes
-from dagsim.families.learning.checkpoint import ObservationBounds
 from dagsim.families.learning.episode import EpisodeFactory, RewardConfig
+from dagsim.families.learning.observation_bounds import ObservationBounds
 from dagsim.families.learning.on_policy import PpoConfig
 from dagsim.families.learning.training.learner import LearnerContext
 from dagsim.families.learning.training.rollouts import InProcessRollouts, evaluate_greedy

@@ -11,9 +11,8 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from support.command_line import fine
 
-from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, InputError
 from dagsim.experiment.cell_run import CellRun
@@ -109,7 +108,7 @@ def test_no_seed_that_is_played_serves_two_purposes(
         more = [part for setting in CLUSTER for part in ("--set", setting)]
         tune = ["tune", "--algo", "eft-wait", "--param", "theta=0.8", *more, "--seeds", "3", "--quiet"]
         with played.during("tuning"):
-            assert CliRunner().invoke(app, [*tune, "--out", str(tmp_path)]).exit_code == 0
+            fine(*tune, "--out", tmp_path)
         assert played.seeds["tuning"] == set(VALIDATION[:3])
     for purpose, pool in {"training": TRAIN, "validation": VALIDATION, "report": REPORT, "tuning": VALIDATION}.items():
         assert played.seeds[purpose] <= set(pool), purpose

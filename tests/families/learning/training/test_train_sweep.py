@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from support.command_line import fine, invoke
+from typer.testing import Result
 
-from dagsim.cli import app
 from dagsim.experiment.store import Store
 from dagsim.experiment.training_log import read_log
 
@@ -32,7 +32,7 @@ seeds: 2
 def swept(folder: Path, text: str, *options: str) -> Result:
     file = folder / "grid.yaml"
     file.write_text(text)
-    return CliRunner().invoke(app, ["sweep", str(file), "--out", str(folder), *options])
+    return invoke("sweep", file, "--out", folder, *options)
 
 
 def test_each_point_is_trained_with_each_seed_and_only_once(tmp_path: Path) -> None:
@@ -49,8 +49,7 @@ def test_each_point_is_trained_with_each_seed_and_only_once(tmp_path: Path) -> N
     assert read_log(Path(facts["agent"]).parent)[-1]["best_ratio"] == best
     again = swept(tmp_path, text, "--json")
     assert json.loads(again.stdout) == facts
-    trained = CliRunner().invoke(app, ["config", "check", facts["best"]])
-    assert trained.exit_code == 0, trained.output
+    fine("config", "check", facts["best"])
     manifest = Path(facts["runs"][0]) / "manifest.json"
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"code_sha256": "0" * 64}))
     refused = swept(tmp_path, text, "--json")

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
+from support.command_line import fine, json_of
+from support.process_states import alive
+from support.runs import let_go
 
 import dagsim
-from dagsim.cli import app
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import InputError, RunFolderError, UnknownName
 from dagsim.experiment.run_store import RunStore
@@ -24,7 +25,9 @@ from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.simulate import agent_spec, run_policy
 from dagsim.experiment.store import Store
 from dagsim.experiment.training_log import TrainingLog, read_log
-from dagsim.families.learning.checkpoint import AgentPolicy, Checkpoint, read_plain, write_plain
+from dagsim.families.learning.agent_policy import AgentPolicy
+from dagsim.families.learning.checkpoint import Checkpoint
+from dagsim.families.learning.checkpoint_file import read_plain, write_plain
 from dagsim.families.learning.codecs.codec import CandidatesConfig
 from dagsim.families.learning.episode import EpisodeFactory, RewardConfig
 from dagsim.families.learning.off_policy.rainbow import RainbowNetConfig
@@ -159,7 +162,7 @@ def test_killed_in_an_iteration_each_algorithm_goes_on_bit_for_bit(kind: str, tm
     with pytest.raises(Killed):
         TrainingRun(killed, tell=kill).run()
     path = killed.path
-    killed._lock.release()
+    let_go(killed)
     with (path / "progress.csv").open("a") as log:
         log.write("3,17,1.5e")  # torn in the iteration that was not saved
     resumed = Store.open(path)
@@ -184,7 +187,7 @@ def test_killed_before_the_first_iteration_it_begins_again(tmp_path: Path) -> No
         TrainingRun(early, tell=stop_at_the_reference).run()
     assert (early.state, (early.path / "checkpoint.pt").exists()) == ("interrupted", False)
     for stopped in (killed, early):
-        stopped._lock.release()
+        let_go(stopped)
         TrainingRun(Store.open(stopped.path)).run(resume=True)
         assert plain(stopped.path) == plain(whole.path)
     (early.path / "checkpoint.pt").unlink()
@@ -272,7 +275,7 @@ def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
         text=True,
     )
     assert parent.stdout is not None
-    workers = parent.stdout.readline().split()
+    workers = [int(pid) for pid in parent.stdout.readline().split()]
     assert len(workers) == 2
     parent.kill()
     parent.communicate()
@@ -280,13 +283,6 @@ def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
     while [pid for pid in workers if alive(pid)]:
         assert time.monotonic() < until, "workers live on"
         time.sleep(0.05)
-
-
-def alive(pid: str) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def test_a_trained_agent_is_a_sound_policy(folder: Store) -> None:
@@ -362,22 +358,15 @@ def test_a_file_with_a_flipped_bit_is_refused_or_reads_the_same(folder: Store, t
 def test_train_and_eval_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     sets = [part for setting in TINY for part in ("--set", setting)]
-    result = CliRunner().invoke(app, ["train", "--algo", "ppo", *sets, "--iterations", "2", "--json"])
-    assert result.exit_code == 0, result.output
-    answer = json.loads(result.stdout)
+    answer = json_of("train", "--algo", "ppo", *sets, "--iterations", "2")
     assert {standing["policy"] for standing in answer["report"]} == {"ppo", "linear ppo", "sjf", "fifo", "eft-wait"}
     run = Path(answer["run"])
     assert {path.name for path in (run / "plots").iterdir()} == {"learning.png", "report.png"}
     assert (run / "report.csv").read_text().startswith("policy,")
-    evaluated = CliRunner().invoke(app, ["eval", "--algo", "ppo", "--seeds", "1", "--no-plots", "--json"])
-    assert evaluated.exit_code == 0, evaluated.output
-    drawn = CliRunner().invoke(app, ["plot", str(run), str(run), "--out", "drawn"])
-    assert drawn.exit_code == 0, drawn.output
+    fine("eval", "--algo", "ppo", "--seeds", "1", "--no-plots", "--json")
+    fine("plot", run, run, "--out", "drawn")
     assert (tmp_path / "drawn" / "learning.png").stat().st_size > 1000
-    tuned = CliRunner().invoke(
-        app, ["train", *sets, "--iterations", "1", "--init", str(run / "best.pt"), "--no-report", "-q"]
-    )
-    assert tuned.exit_code == 0, tuned.output
+    fine("train", *sets, "--iterations", "1", "--init", run / "best.pt", "--no-report", "-q")
 
 
 def test_python_trains_the_agent_that_the_command_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -385,8 +374,7 @@ def test_python_trains_the_agent_that_the_command_trains(tmp_path: Path, monkeyp
     settings = [*TINY, "train.iterations=2"]
     result = dagsim.train(settings=settings, out=tmp_path / "python")
     options = [part for setting in settings for part in ("--set", setting)]
-    ended = CliRunner().invoke(app, ["train", *options, "--out", "command", "--quiet"])
-    assert ended.exit_code == 0, ended.output
+    fine("train", *options, "--out", "command", "--quiet")
     (command,) = (tmp_path / "command").glob("*-train-*")
     assert (result.folder.path / "best.pt").read_bytes() == (command / "best.pt").read_bytes()
     assert result.folder.state == "done"

@@ -10,9 +10,8 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
+from support.command_line import invoke
 
-from dagsim.cli import app
 from dagsim.model import (
     Caps,
     Cluster,
@@ -188,7 +187,7 @@ def test_what_is_named_is_what_the_simulation_rejects(seed: int) -> None:
 
 
 def run(*options: str, code: int = 0) -> str:
-    ended = CliRunner().invoke(app, list(options))
+    ended = invoke(*options)
     assert ended.exit_code == code, ended.output
     return " ".join(ended.output.split())
 

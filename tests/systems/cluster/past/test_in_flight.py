@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from support.log_reading import ends, starts
 
 from dagsim.errors import ModelError
 from dagsim.experiment.schedule_files import jobs_text, packed_schedule
@@ -34,18 +35,10 @@ def play(jobs: list[Job], policy: str = "fifo", begins_s: float = 40.0, **models
     return drive(scenario.kernel(0), POLICIES.create(policy))
 
 
-def starts(schedule: Schedule) -> dict[str, tuple[float, int]]:
-    rows = [row for row in schedule.log if row.kind == Kind.STARTED]
-    return {schedule.jobs[row.job].id: (row.time_s, row.node) for row in rows}
-
-
-def ends(schedule: Schedule) -> dict[str, float]:
-    return {schedule.jobs[row.job].id: row.time_s for row in schedule.log if row.kind == Kind.COMPLETED}
-
-
 def test_jobs_in_flight_go_on_where_they_run_and_end_when_their_work_is_done() -> None:
     schedule = play(STATE)
-    assert starts(schedule) == {"long": (5.0, 1), "short": (20.0, 0), "waits": (50.0, 0), "later": (60.0, 0)}
+    begun = {"long": [(5.0, 1)], "short": [(20.0, 0)], "waits": [(50.0, 0)], "later": [(60.0, 0)]}
+    assert starts(schedule) == begun
     assert ends(schedule) == {"short": 50.0, "waits": 60.0, "later": 70.0, "long": 105.0}
     assert violations(schedule, STATE) == []
 
@@ -163,4 +156,4 @@ def test_files_keep_the_beginning() -> None:
 
 
 def test_a_state_in_which_nothing_runs_is_decided_at_once() -> None:
-    assert starts(play([Job.single("waits", Task("t", 5.0), 2.0)])) == {"waits": (40.0, 0)}
+    assert starts(play([Job.single("waits", Task("t", 5.0), 2.0)])) == {"waits": [(40.0, 0)]}

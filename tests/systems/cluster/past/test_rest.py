@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.log_reading import start_times
 
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import ModelError
@@ -44,14 +45,6 @@ T4 = gpu_type("T4")
 TWO = Cluster((Node("a", T4, 1), Node("b", T4, 1)))
 
 
-def starts(schedule: Schedule) -> dict[str, list[float]]:
-    listed: dict[str, list[float]] = {}
-    for row in schedule.log:
-        if row.kind == Kind.STARTED:
-            listed.setdefault(schedule.jobs[row.job].id, []).append(row.time_s)
-    return listed
-
-
 def whole_of(scenario: ClusterScenario, policy: str) -> tuple[Schedule, dict[int, int]]:
     """The schedule of a policy, and the number of the piece of each run."""
     kernel, pieces = scenario.kernel(0), dict[int, int]()
@@ -78,7 +71,7 @@ def test_slurm_counts_the_limit_of_a_run_in_flight_from_its_own_start() -> None:
         limited("small", 3600.0, 1500.0, 2000.0),
     ]
     queues = QueueTree(partitions=(NodePartition("p"),))
-    begun = starts(play(jobs, "slurm-multifactor", 3000.0, queues=queues))
+    begun = start_times(play(jobs, "slurm-multifactor", 3000.0, queues=queues))
     assert begun["wide"][0] == 5000.0
     assert begun["small"] == [5600.0]
 
@@ -127,7 +120,7 @@ def test_service_before_the_beginning_counts_for_las() -> None:
         Job.single("runs", Task("t", 30.0), 5.0, in_flight=(InFlight(60.0, (Share(0),)),)),
     ]
     jobs.sort(key=lambda job: job.arrival_s)
-    begun = starts(play(jobs, "las[quantum_s=1000]", 70.0, Cluster((Node("a", T4, 1),))))
+    begun = start_times(play(jobs, "las[quantum_s=1000]", 70.0, Cluster((Node("a", T4, 1),))))
     assert begun["new"] == [90.0]
     assert begun["served"] == [0.0, 190.0]
 
@@ -138,7 +131,7 @@ def test_a_job_that_runs_and_waits_at_the_beginning_is_ranked_by_its_service_unt
         Job("served", two, 0.0, in_flight=(InFlight(10.0, (Share(0),)),)),
         Job.single("new", Task("t", 100.0), 5.0),
     ]
-    assert starts(play(jobs, "2d-las[quantum_s=1000]", 20.0)) == {"served": [10.0, 110.0], "new": [20.0]}
+    assert start_times(play(jobs, "2d-las[quantum_s=1000]", 20.0)) == {"served": [10.0, 110.0], "new": [20.0]}
 
 
 def test_jobs_become_ready_when_they_did() -> None:
@@ -174,7 +167,7 @@ def test_an_array_lets_no_more_tasks_in_than_before() -> None:
         member("arr_2", 1.0, InFlight(50.0, (Share(0),))),
         member("arr_3", 2.0),
     ]
-    assert starts(play(jobs, "fifo", 70.0))["arr_3"] == [100.0]
+    assert start_times(play(jobs, "fifo", 70.0))["arr_3"] == [100.0]
 
 
 def test_a_memory_is_not_taken_from_the_past_of_another_policy() -> None:
@@ -239,8 +232,8 @@ def test_qssf_predicts_the_same_whether_or_not_it_was_asked_at_that_time() -> No
     ]
     whole, pieces = whole_of(ClusterScenario(one, jobs), "qssf")
     rest = play(with_past(whole, jobs, 120.0, pieces), "qssf", 120.0, one)
-    later = {id: times for id, times in starts(whole).items() if times[0] >= 120.0}
-    assert later == {id: times for id, times in starts(rest).items() if times[0] >= 120.0}
+    later = {id: times for id, times in start_times(whole).items() if times[0] >= 120.0}
+    assert later == {id: times for id, times in start_times(rest).items() if times[0] >= 120.0}
     assert later
 
 
@@ -257,8 +250,8 @@ def test_jobs_that_are_done_are_told_in_the_order_of_their_arrivals() -> None:
     whole, pieces = whole_of(ClusterScenario(three, jobs), "drf")
     scenario = ClusterScenario(three, with_past(whole, jobs, 30.0, pieces), begins_s=30.0, left=())
     rest = drive(scenario.kernel(0), POLICIES.create("drf"))
-    assert starts(whole)["second-y"] < starts(whole)["second-x"]
-    assert starts(rest)["second-y"] == starts(whole)["second-y"]
+    assert start_times(whole)["second-y"] < start_times(whole)["second-x"]
+    assert start_times(rest)["second-y"] == start_times(whole)["second-y"]
 
 
 def test_a_job_whose_begin_time_is_that_of_a_preemption_is_ready_before_the_stopped_run() -> None:
@@ -271,8 +264,8 @@ def test_a_job_whose_begin_time_is_that_of_a_preemption_is_ready_before_the_stop
     whole, pieces = whole_of(ClusterScenario(one, jobs), "round-robin")
     scenario = ClusterScenario(one, with_past(whole, jobs, 170.0, pieces), begins_s=170.0, left=())
     rest = drive(scenario.kernel(0), POLICIES.create("round-robin"))
-    after = {id: [time_s for time_s in times if time_s >= 170.0] for id, times in starts(whole).items()}
-    assert after == {id: [time_s for time_s in times if time_s >= 170.0] for id, times in starts(rest).items()}
+    after = {id: [time_s for time_s in times if time_s >= 170.0] for id, times in start_times(whole).items()}
+    assert after == {id: [time_s for time_s in times if time_s >= 170.0] for id, times in start_times(rest).items()}
 
 
 def log_of(folder: Path, runs: list[tuple[str, str, float, float, float]]) -> Path:
@@ -302,7 +295,7 @@ RUNS = [
 def test_a_policy_with_a_memory_learns_from_the_log_before_the_beginning(tmp_path: Path) -> None:
     config = config_of(tmp_path, f"workload={{kind: trace, path: {log_of(tmp_path, RUNS)}, since: 1300}}")
     outcome = run_policy(config, "qssf", 0)
-    begun = starts(outcome.schedule)
+    begun = start_times(outcome.schedule)
     assert begun["quick-2"] < begun["slow-3"]
     assert "notes" not in outcome.decider
 

@@ -15,10 +15,10 @@ def replayed(cluster: Cluster, jobs: list[Job]) -> Schedule:
     return ClusterKernel(cluster, jobs, Models(runtime=Recorded())).run(POLICIES.create("recorded"))
 
 
-def starts(schedule: Schedule) -> dict[str, list[tuple[float, float, str]]]:
+def spans_of(schedule: Schedule) -> dict[str, list[tuple[float, float, str]]]:
     """Per job: start, end and node of its runs."""
     cols = columns(schedule)
-    runs, spans = cols.runs, {}
+    runs, listed = cols.runs, {}
     for job, start, end, node in zip(runs.job, runs.start_s, runs.end_s, runs.node, strict=True):
-        spans.setdefault(cols.jobs.ids[job], []).append((start, end, schedule.cluster.nodes[node].name))
-    return spans
+        listed.setdefault(cols.jobs.ids[job], []).append((start, end, schedule.cluster.nodes[node].name))
+    return listed

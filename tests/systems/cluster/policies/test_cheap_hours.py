@@ -9,9 +9,9 @@ from statistics import fmean
 import numpy as np
 import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
+from support.log_reading import first_starts
 
 from dagsim.experiment.api import simulate
-from dagsim.metrics import runs_table
 from dagsim.metrics.tariff import read_tariff
 from dagsim.model import Job, Task
 
@@ -63,16 +63,15 @@ def least_price(jobs: list[Job], gpus: int, series: str) -> float | None:
     return solved.fun if solved.status == 0 else None
 
 
-def starts(jobs: list[Job], gpus: int, policy: str) -> dict[str, float]:
-    table = runs_table(simulate(jobs, {"T4": gpus}, policy).schedule)
-    return dict(zip(table["job"], map(float, table["start_s"]), strict=True))
+def begun_at(jobs: list[Job], gpus: int, policy: str) -> dict[str, float]:
+    return first_starts(simulate(jobs, {"T4": gpus}, policy).schedule)
 
 
 @pytest.mark.parametrize("series", ["prices-north", "prices-south"])
 def test_with_enough_gpus_the_price_is_the_least_possible(series: str) -> None:
     for seed in range(12):
         jobs = case(seed)
-        shifted = price_of(jobs, starts(jobs, 14, f"cheap-hours[series={SERIES / series}.csv]"), series)
+        shifted = price_of(jobs, begun_at(jobs, 14, f"cheap-hours[series={SERIES / series}.csv]"), series)
         assert shifted == pytest.approx(least_price(jobs, 14, series), rel=1e-9, abs=1e-6)
 
 
@@ -82,8 +81,8 @@ def test_with_few_gpus_it_saves_most_of_what_the_optimum_saves_that_knows_all_jo
     for seed in range(40):
         jobs = case(seed)
         least = least_price(jobs, 3, series)
-        begun = starts(jobs, 3, f"cheap-hours[series={SERIES / series}.csv]")
-        at_once = price_of(jobs, starts(jobs, 3, "fifo-fit"), series)
+        begun = begun_at(jobs, 3, f"cheap-hours[series={SERIES / series}.csv]")
+        at_once = price_of(jobs, begun_at(jobs, 3, "fifo-fit"), series)
         met = all(begun[job.id] <= shape(job)[2] * SLOT_S + 1e-6 for job in jobs)
         if least is None or not met:
             continue
@@ -99,8 +98,8 @@ def test_with_few_gpus_it_saves_most_of_what_the_optimum_saves_that_knows_all_jo
 def test_jobs_without_slack_start_at_once() -> None:
     jobs = [Job.single(f"j{number}", Task("t", 600.0, gpus=1), 100.0 * number) for number in range(5)]
     policy = f"cheap-hours[series={SERIES / 'prices-north'}.csv]"
-    assert starts(jobs, 8, policy) == {job.id: job.arrival_s for job in jobs}
-    later = starts(jobs, 8, policy.replace("]", ",wait_s=14400]"))  # the cheapest hours are from 2 to 4 h
+    assert begun_at(jobs, 8, policy) == {job.id: job.arrival_s for job in jobs}
+    later = begun_at(jobs, 8, policy.replace("]", ",wait_s=14400]"))  # the cheapest hours are from 2 to 4 h
     assert set(later.values()) == {7200.0}
 
 
@@ -108,4 +107,4 @@ def test_equal_prices_do_not_delay_anything(tmp_path) -> None:
     path = tmp_path / "flat.csv"
     path.write_text("time,value\n2026-03-01T00:00Z,0.2\n2026-03-01T01:00Z,0.2\n")
     jobs = [Job.single("j", Task("t", 600.0, gpus=1), 50.0)]
-    assert starts(jobs, 1, f"cheap-hours[series={path},wait_s=90000]") == {"j": 50.0}
+    assert begun_at(jobs, 1, f"cheap-hours[series={path},wait_s=90000]") == {"j": 50.0}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.log_reading import ends, rows_of, starts_in_order
 
 from dagsim.errors import ConfigError
 from dagsim.model import Cluster, Job, Start, Task
@@ -18,20 +19,15 @@ FIVE = ((0, 3, 2), (0, 1, 3), (0, 1, 4), (0, 3, 1), (0, 6, 1))
 """(arrival, seconds, GPUs) on 4 GPUs."""
 
 
-def starts(schedule):
-    times = {row[2]: row[1] for row in schedule.log.since(0) if row[0] == Kind.STARTED}
-    return [times[number] for number in sorted(times)]
-
-
 def test_conservative_delays_nobody(run, rows):
     # 2 is due at 3 (needs 3 GPUs), 3 at 4 (all). 4 fits in 0 to 3. 5 (6 s) would hold 3 up until 6: it is due at 5.
-    assert starts(run("conservative", rows(*FIVE), 4)) == [0, 3, 4, 0, 5]
+    assert starts_in_order(run("conservative", rows(*FIVE), 4)) == [0, 3, 4, 0, 5]
 
 
 def test_conservative_moves_everybody_up_when_a_run_ends_early():
     jobs = [Job.single("1", Task("t", 4.0, estimate=10.0)), Job.single("2", Task("t", 1.0, estimate=1.0))]
     simulation = ClusterKernel(Cluster.of({"V100": 1}), jobs, Models(estimates=Estimates("predicted")))
-    assert starts(simulation.run(POLICIES.create("conservative"))) == [0, 4]
+    assert starts_in_order(simulation.run(POLICIES.create("conservative"))) == [0, 4]
 
 
 def test_a_profile_finds_the_first_gap_that_is_long_enough():
@@ -65,7 +61,7 @@ def test_allox_runs_its_assignment():
     speeds = [{"V100": 1 / a, "T4": 1 / b} for a, b in ((2, 4), (3, 3), (4, 2), (6, 5))]
     jobs = [Job.single(str(number), Task("t", 1.0, speeds=factors)) for number, factors in enumerate(speeds)]
     schedule = ClusterKernel(Cluster.of({"V100": 1, "T4": 1}), jobs).run(POLICIES.create("allox"))
-    assert sum(row[1] for row in schedule.log.since(0) if row[0] == Kind.COMPLETED) == pytest.approx(16)
+    assert sum(ends(schedule).values()) == pytest.approx(16)
 
 
 def test_energy_is_saved_within_the_slowdown():
@@ -74,7 +70,7 @@ def test_energy_is_saved_within_the_slowdown():
 
     def on(spec):
         schedule = ClusterKernel(Cluster.of({"A100-40": 1, "T4": 1}), jobs).run(POLICIES.create(spec))
-        return [schedule.cluster.nodes[row[5]].gpu.name for row in schedule.log.since(0) if row[0] == Kind.STARTED]
+        return [schedule.cluster.nodes[row.node].gpu.name for row in rows_of(schedule.log, Kind.STARTED)]
 
     assert on("energy-saver[slowdown=1.5]") == ["T4"]
     assert on("energy-saver[slowdown=1.3]") == ["A100-40"]
@@ -87,11 +83,11 @@ def test_the_cap_holds_what_would_draw_too_much(rows):
     schedule = ClusterKernel(Cluster.of({"V100": 4}, per_node=4), rows((0, 5), (0, 5), (0, 5))).run(
         POLICIES.create("power-cap[watts=500]")
     )
-    assert starts(schedule) == [0, 0, 5]
+    assert starts_in_order(schedule) == [0, 0, 5]
     alone = ClusterKernel(Cluster.of({"V100": 4}, per_node=4), rows((0, 5, 4))).run(
         POLICIES.create("power-cap[watts=500]")
     )
-    assert starts(alone) == [0]
+    assert starts_in_order(alone) == [0]
 
 
 def test_plan_ahead_waits_for_the_fast_type_where_that_ends_sooner():
@@ -111,7 +107,7 @@ def test_a_rollout_sees_what_its_base_policy_does_not():
 
     def total(spec):
         schedule = ClusterKernel(cluster, jobs).run(POLICIES.create(spec))
-        return sum(row[1] for row in schedule.log.since(0) if row[0] == Kind.COMPLETED)
+        return sum(ends(schedule).values())
 
     assert total("sjf") == pytest.approx(10 + 100)
     assert total("rollout[base=sjf]") == pytest.approx(10 + 20)

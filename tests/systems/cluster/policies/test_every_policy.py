@@ -8,6 +8,7 @@ import inspect
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.log_reading import rows_of
 
 from dagsim.model import Cluster, Edge, GpuType, Job, Node, Task, TaskGraph
 from dagsim.model.log import Kind
@@ -62,5 +63,4 @@ def test_a_copy_of_it_goes_on_in_a_fork(name, jobs, at):
     simulation, policy = ClusterKernel(CLUSTER, jobs), POLICIES.create(spec(name))
     simulation.run(policy, until_s=at)
     schedule = simulation.fork().run(copy.deepcopy(policy))
-    kinds = [row[0] for row in schedule.log.since(0)]
-    assert kinds.count(Kind.COMPLETED) == len(jobs) - kinds.count(Kind.REJECTED)
+    assert len(rows_of(schedule.log, Kind.COMPLETED, Kind.REJECTED)) == len(jobs)

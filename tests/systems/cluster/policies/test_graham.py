@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from support.log_reading import rows_of
+
+from dagsim.model import Kind
 
 SECONDS = (3, 2, 2, 2, 4, 4, 4, 4, 9)
 EDGES = ((1, 9), (4, 5), (4, 6), (4, 7), (4, 8))
@@ -32,4 +35,4 @@ def test_a_list_can_be_2_minus_1_over_m_too_long(run, dag, ends):
 
 def test_tasks_the_list_does_not_name_come_after(run, dag):
     schedule = run("graham[order=3]", [dag((1, 1, 1))])
-    assert [row[3] for row in schedule.log.since(0) if row[0] == 3] == [2, 0, 1]
+    assert [row.task for row in rows_of(schedule.log, Kind.STARTED)] == [2, 0, 1]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from support.log_reading import rows_of
+
 from dagsim.model import Job, Task
 from dagsim.model.log import Kind
 
 
 def started(schedule):
-    return [(row[2], row[3] + 1) for row in schedule.log.since(0) if row[0] == Kind.STARTED]
+    return [(row.job, row.task + 1) for row in rows_of(schedule.log, Kind.STARTED)]
 
 
 def test_sjf_cp_takes_the_smaller_job_and_inside_it_the_longest_path(run, dag):
@@ -42,8 +44,7 @@ def test_a_job_overtakes_once_little_of_it_is_left(run, dag):
     assert started(run("srpt-work", [dag((3, 3)), dag((1, 4))])) == [(1, 2), (1, 1), (0, 1), (0, 2)]
 
 
-def test_what_is_left_of_a_wide_job_shrinks_as_its_tasks_end(run, dag):
+def test_what_is_left_of_a_wide_job_shrinks_as_its_tasks_end(run, dag, ends):
     # One GPU. Job 0 has 300 tasks of 1 s; 10 are done when job 1 comes with 295 s: 290 s are left, and job 0 goes on.
     late = Job.single("1", Task("t", 295), 10.0)
-    ends = {row[2]: row[1] for row in run("srpt-work", [dag([1] * 300), late]).log.since(0) if row[0] == Kind.COMPLETED}
-    assert ends == {0: 300, 1: 595}
+    assert ends(run("srpt-work", [dag([1] * 300), late])) == [300, 595]

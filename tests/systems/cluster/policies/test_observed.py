@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from systems.cluster.policies.observed import replayed, starts
+from systems.cluster.policies.observed import replayed, spans_of
 
 from dagsim.model import Cluster, Job, Kind, Node, Task, gpu_type
 
@@ -14,7 +14,7 @@ def test_jobs_start_when_and_where_they_were_seen_to() -> None:
         Job.single("b", Task("t", 10), observed_start_s=3, observed_nodes=("elsewhere",)),
         Job.single("c", Task("t", 10), arrival_s=5),
     ]
-    assert starts(replayed(Cluster(nodes), jobs)) == {
+    assert spans_of(replayed(Cluster(nodes), jobs)) == {
         "a": [(7, 17, "slow")],
         "b": [(3, 13, "fast")],  # on no node of the cluster: by best fit
         "c": [(5, 15, "fast")],  # nothing was observed
@@ -24,12 +24,12 @@ def test_jobs_start_when_and_where_they_were_seen_to() -> None:
 def test_a_gang_is_spread_as_it_was() -> None:
     cluster = Cluster(tuple(Node(f"n{n}", gpu_type("T4"), 4) for n in range(3)))
     job = Job.single("a", Task("t", 10, instances=4, gang=True), observed_start_s=1, observed_nodes=("n1", "n2"))
-    assert starts(replayed(cluster, [job])) == {"a": [(1, 11, "n1"), (1, 11, "n2")]}
+    assert spans_of(replayed(cluster, [job])) == {"a": [(1, 11, "n1"), (1, 11, "n2")]}
 
 
 def test_what_finds_no_room_starts_late_and_oldest_first() -> None:
     jobs = [Job.single(f"j{n}", Task("t", 10), observed_start_s=n) for n in range(3)]
-    spans = starts(replayed(Cluster.of({"T4": 1}, per_node=1), jobs))
+    spans = spans_of(replayed(Cluster.of({"T4": 1}, per_node=1), jobs))
     assert [spans[f"j{n}"][0][0] for n in range(3)] == [0, 10, 20]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.log_reading import rows_of
 
 from dagsim.model import Cluster, Demand, GpuType, Job, Node, Task
 from dagsim.model.log import Kind
@@ -22,9 +23,8 @@ def nodes_of(spec, cluster, jobs):
     """Per start, in order, ``{node: instances}`` of each job."""
     schedule = ClusterKernel(cluster, jobs, seed=1).run(POLICIES.create(spec))
     placed: dict[str, dict[int, int]] = {}
-    for row in schedule.log.since(0):
-        if row[0] == Kind.STARTED:
-            placed.setdefault(schedule.jobs[row[2]].id, {})[row[5]] = row[6]
+    for row in rows_of(schedule.log, Kind.STARTED):
+        placed.setdefault(schedule.jobs[row.job].id, {})[row.node] = row.instances
     return placed
 
 
@@ -135,7 +135,7 @@ def test_fgd_breaks_the_gpu_that_is_broken_already():
     # Typical is a whole GPU. a takes 0.5 of GPU 0; b (0.3) there: lost 0.5 -> 0.2, on GPU 1: 0.5 -> 1.2; c fills it up
     jobs = [Job.single(name, Task("t", 9, gpus=gpus)) for name, gpus in zip("abcd", (0.5, 0.3, 0.2, 1), strict=True)]
     schedule = ClusterKernel(cluster_of(2), jobs).run(fifo(Fgd({Demand(1.0): 1.0})))
-    gpus = [row[7] for row in schedule.log.since(0) if row[0] == Kind.STARTED]
+    gpus = [row.gpus for row in rows_of(schedule.log, Kind.STARTED)]
     assert gpus == [1, 1, 1, 2]
 
 
@@ -171,8 +171,7 @@ def work(draw):
 def test_every_order_with_every_placement_finishes_the_work(order, placement, jobs):
     cluster = Cluster((Node("s0", SLOW, 2, 8), Node("s1", SLOW, 4, 8), Node("f", FAST, 2, 8)))
     schedule = ClusterKernel(cluster, jobs).run(POLICIES.create(f"{order}[placement={placement}]"))
-    kinds = [row[0] for row in schedule.log.since(0)]
-    assert kinds.count(Kind.COMPLETED) == len(jobs) - kinds.count(Kind.REJECTED)
+    assert len(rows_of(schedule.log, Kind.COMPLETED, Kind.REJECTED)) == len(jobs)
     again = ClusterKernel(cluster, jobs).run(POLICIES.create(f"{order}[placement={placement}]"))
     assert again.log.since(0) == schedule.log.since(0)
 
@@ -185,7 +184,7 @@ def nodes_taken(gpus: tuple[int, ...], *tasks: Task, cpus: tuple[float, ...] | N
     )
     jobs = [Job.single(str(number), task, float(number)) for number, task in enumerate(tasks)]
     log = ClusterKernel(cluster, jobs).run(POLICIES.create("fifo-fit")).log
-    return [row.node for row in log if row.kind == Kind.STARTED]
+    return [row.node for row in rows_of(log, Kind.STARTED)]
 
 
 def share(size: float) -> Task:

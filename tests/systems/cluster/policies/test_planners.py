@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from support.log_reading import rows_of
 
 from dagsim.model import Cluster, GpuType, Job, Kind, Node, Task
 from dagsim.systems.cluster import ClusterKernel
@@ -217,13 +218,13 @@ def test_a_policy_runs_its_plan(policy: str, plan: BookingPlanner) -> None:
     bookings = plan(replace(papers(), transfer_s=lambda parent, child: 0.0))
     planned = {(0, task): (booking.site, pytest.approx(booking.start_s)) for task, booking in bookings.items()}
 
-    def starts(*jobs: Job) -> dict[tuple[int, int], tuple[int, float]]:
+    def planned_starts(*jobs: Job) -> dict[tuple[int, int], tuple[int, float]]:
         schedule = ClusterKernel(cluster, jobs).run(POLICIES.create(policy))
-        return {(row.job, row.task): (row.node, row.time_s) for row in schedule.log if row.kind == Kind.STARTED}
+        return {(row.job, row.task): (row.node, row.time_s) for row in rows_of(schedule.log, Kind.STARTED)}
 
-    assert starts(Job("j", graph)) == planned
+    assert planned_starts(Job("j", graph)) == planned
     # A later job that only P2 can run, in 2 s: in the first gap of P2, and the plan made before it stays.
-    late = starts(Job("j", graph), Job.single("k", Task("t", 1.0, gpu_types=("P2",), speeds={"P2": 0.5}), 5.0))
+    late = planned_starts(Job("j", graph), Job.single("k", Task("t", 1.0, gpu_types=("P2",), speeds={"P2": 0.5}), 5.0))
     busy = [(booking.start_s, booking.end_s) for booking in bookings.values() if booking.site == 1]
     gaps = [at for at in (5.0, *(end_s for _, end_s in busy)) if at >= 5.0]
     free = [at for at in gaps if all(end_s <= at + 1e-9 or start_s >= at + 2.0 for start_s, end_s in busy)]

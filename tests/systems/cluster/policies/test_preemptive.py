@@ -5,6 +5,7 @@ from __future__ import annotations
 from statistics import mean
 
 import pytest
+from support.log_reading import rows_of
 
 from dagsim.errors import ConfigError
 from dagsim.model import Cluster, Job, Kind, Node, Task, gpu_type
@@ -36,7 +37,7 @@ def test_a_gang_takes_two_nodes_of_one_type_and_nothing_else():
     long = [Job.single(str(number), Task("t", 100)) for number in range(3)]
     cluster = Cluster.of({"T4": 1, "V100": 2}, per_node=1)
     schedule = ClusterKernel(cluster, [*long, Job.single("gang", gang, 1.0)]).run(POLICIES.create("srtf"))
-    preempted = [(row[1], row[5]) for row in schedule.log.since(0) if row[0] == 6]
+    preempted = [(row.time_s, row.node) for row in rows_of(schedule.log, Kind.PREEMPTED)]
     assert preempted == [(1.0, 1), (1.0, 2)] or preempted == [(1.0, 2), (1.0, 1)]
 
 
@@ -53,8 +54,8 @@ def test_no_run_outside_a_tasks_partition_is_stopped_for_it(spec, instances):
 
     jobs = [job("p1", 0.0, 1000.0), job("q1", 0.0, 3.0), job("q2", 1.0, 10.0, instances)]
     log = ClusterScenario(Cluster(nodes), jobs, queues=queues).kernel(0).run(POLICIES.create(spec)).log
-    assert [row.time_s for row in log if row.kind == Kind.STARTED and row.job == 0] == [0.0]
-    assert not [row for row in log if row.kind == Kind.PREEMPTED and row.job == 0]
+    assert [row.time_s for row in rows_of(log, Kind.STARTED) if row.job == 0] == [0.0]
+    assert 0 not in {row.job for row in rows_of(log, Kind.PREEMPTED)}
 
 
 @pytest.mark.parametrize("spec", ["las", "2d-las", "tiresias", "2d-gittins"])
@@ -63,17 +64,17 @@ def test_rounds_end_though_stopped_runs_lose_their_work(spec):
     jobs = [Job.single(str(number), Task("t", 1000.0)) for number in range(2)]
     kernel = ClusterKernel(Cluster.of({"V100": 1}), jobs, Models(preemption=Preemption("restart")))
     schedule = kernel.run(POLICIES.create(spec), until_s=50_000.0)
-    assert sum(row[0] == Kind.COMPLETED for row in schedule.log.since(0)) == 2
+    assert len(rows_of(schedule.log, Kind.COMPLETED)) == 2
 
 
-def test_a_lead_spares_old_jobs_their_turns_and_lets_young_ones_in():
+def test_a_lead_spares_old_jobs_their_turns_and_lets_young_ones_in(ends):
     # One GPU, two jobs of 3,000 s, and one of 30 s that comes at 2,500 s: it runs in the next round, at 2,520 s
     jobs = [*(Job.single(str(at), Task("t", 3000.0)) for at in range(2)), Job.single("young", Task("t", 30.0), 2500.0)]
     stops, young = {}, {}
     for spec in ("las", "las[lead=0.25]"):
-        log = ClusterKernel(Cluster.of({"V100": 1}), jobs).run(POLICIES.create(spec)).log.since(0)
-        stops[spec] = sum(row[0] == Kind.PREEMPTED for row in log)
-        young[spec] = next(row[1] for row in log if row[0] == Kind.COMPLETED and row[2] == 2)
+        schedule = ClusterKernel(Cluster.of({"V100": 1}), jobs).run(POLICIES.create(spec))
+        stops[spec] = len(rows_of(schedule.log, Kind.PREEMPTED))
+        young[spec] = ends(schedule)[2]
     assert stops["las[lead=0.25]"] < stops["las"] / 3
     assert set(young.values()) == {2550.0}
     with pytest.raises(ConfigError, match="lead"):

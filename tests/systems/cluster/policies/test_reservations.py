@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from support.log_reading import starts_in_order
 
 from dagsim.model import Cluster, Job, Node, NodePartition, QueueTree, Request, Task, gpu_type
 from dagsim.model.log import Kind
@@ -49,9 +50,8 @@ def simulated(policy: str, jobs: list[Wish]) -> tuple[list[int], list[Job], Clus
         for at, wish in enumerate(jobs)
         for gpus, cpus, memory in [wish.amounts]
     ]
-    log = ClusterKernel(cluster, submitted).run(POLICIES.create(policy)).log
-    times = {row[2]: row[1] for row in log.since(0) if row[0] == Kind.STARTED}
-    return [int(times[at]) for at in range(len(jobs))], submitted, cluster
+    times = starts_in_order(ClusterKernel(cluster, submitted).run(POLICIES.create(policy)))
+    return [int(time_s) for time_s in times], submitted, cluster
 
 
 def in_use(jobs: list[Wish], starts: dict[int, int], at_s: int) -> list[int]:
@@ -121,9 +121,7 @@ def test_every_resource_is_reserved(policy: str, expected, kinds: tuple[int, ...
         starts, submitted, cluster = simulated(policy, jobs)
         assert starts == expected(jobs), seed
         if policy == "easy":
-            log = engine_cases.compiled_schedule(cluster, submitted, "easy").log
-            times = {row[2]: row[1] for row in log.since(0) if row[0] == Kind.STARTED}
-            assert [times[at] for at in range(len(jobs))] == starts
+            assert starts_in_order(engine_cases.compiled_schedule(cluster, submitted, "easy")) == starts
 
 
 def test_a_job_of_much_memory_is_not_overtaken_for_ever() -> None:
@@ -209,5 +207,4 @@ def test_a_picked_task_that_needs_another_node_lets_others_overtake_it() -> None
     ]
     kernel = ClusterScenario(cluster, jobs, queues=queues).kernel(0)
     Conversation(kernel).follow(POLICIES.create("committed[backfill=true]"))
-    starts = {row.job: row.time_s for row in kernel.schedule.log if row.kind == Kind.STARTED}
-    assert starts == {0: 0, 1: 100, 2: 2, 3: 150}
+    assert starts_in_order(kernel.schedule) == [0, 100, 2, 150]

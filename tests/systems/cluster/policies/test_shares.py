@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from support.log_reading import rows_of
 
 from dagsim.errors import ConfigError
 from dagsim.model import Cluster, Job, Node, Task
@@ -14,10 +15,14 @@ from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.policies.shares import FairShares
 
 
+def started_at_0(schedule):
+    """The runs that started at 0."""
+    return [row for row in rows_of(schedule.log, Kind.STARTED) if row.time_s == 0]
+
+
 def started_first(schedule):
     """How many runs each tenant started at 0."""
-    rows = [row for row in schedule.log.since(0) if row[0] == Kind.STARTED and row[1] == 0]
-    return dict(Counter(schedule.jobs[row[2]].tenant for row in rows))
+    return dict(Counter(schedule.jobs[row.job].tenant for row in started_at_0(schedule)))
 
 
 def test_drf_gives_three_and_two_tasks():
@@ -50,10 +55,10 @@ def test_weights_say_what_a_job_is_due(run):
         return [Job.single("a", wide, tenant="a", weight=weight), Job.single("b", wide, tenant="b")]
 
     def held(schedule):
-        rows = [row for row in schedule.log.since(0) if row[0] == Kind.STARTED and row[1] == 0]
-        return Counter({schedule.jobs[row[2]].tenant: 0 for row in rows}) + Counter(
-            {tenant: sum(row[6] for row in rows if schedule.jobs[row[2]].tenant == tenant) for tenant in "ab"}
-        )
+        rows = started_at_0(schedule)
+        return {
+            tenant: sum(row.instances for row in rows if schedule.jobs[row.job].tenant == tenant) for tenant in "ab"
+        }
 
     # An answer starts as many instances as one node takes, so each has a node of one GPU to itself.
     def run_(weight):
@@ -72,8 +77,7 @@ def test_alpha_favours_the_large_or_the_small(order, run):
         jobs = [Job.single("small", small), Job.single("large", large)]
         cluster = Cluster.of({"V100": 3}, per_node=1)
         schedule = ClusterKernel(cluster, jobs).run(POLICIES.create(f"weighted-fair[alpha={alpha}]"))
-        at_0 = [row for row in schedule.log.since(0) if row[0] == Kind.STARTED and row[1] == 0]
-        return Counter(schedule.jobs[row[2]].id for row in at_0)
+        return Counter(schedule.jobs[row.job].id for row in started_at_0(schedule))
 
     assert first(-1) == {"small": 2, "large": 1}
     assert first(1) == {"small": 1, "large": 2}

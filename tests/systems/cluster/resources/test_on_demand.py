@@ -8,6 +8,7 @@ from math import sqrt
 
 import numpy as np
 import pytest
+from support.log_reading import rows_of
 from systems.cluster.resources.powered import jobs, nodes, run
 
 from dagsim.config.schema import load_config
@@ -51,9 +52,9 @@ def powers(schedule: Schedule, node: int = 0) -> list[tuple[float, PowerState]]:
     ]
 
 
-def starts(schedule: Schedule) -> list[tuple[float, int, int]]:
+def started(schedule: Schedule) -> list[tuple[float, int, int]]:
     """Start, job and node of each run."""
-    return [(row.time_s, row.job, row.node) for row in schedule.log if row.kind == Kind.STARTED]
+    return [(row.time_s, row.job, row.node) for row in rows_of(schedule.log, Kind.STARTED)]
 
 
 def test_a_job_is_allocated_at_once_and_starts_when_its_node_has_booted() -> None:
@@ -62,7 +63,7 @@ def test_a_job_is_allocated_at_once_and_starts_when_its_node_has_booted() -> Non
     kinds = [(row.kind, row.time_s) for row in schedule.log if row.run == 0]
     assert kinds == [(Kind.ALLOCATED, 100), (Kind.STARTED, 400), (Kind.FINISHED, 450)]
     # the second takes the node while it is up, and the third before it is powered down at 1,100 s
-    assert starts(schedule) == [(400, 0, 0), (450, 1, 0), (1_070, 2, 0)]
+    assert started(schedule) == [(400, 0, 0), (450, 1, 0), (1_070, 2, 0)]
     assert powers(schedule) == [(100, BOOTING), (400, UP)]
 
 
@@ -71,15 +72,15 @@ def test_an_idle_node_is_powered_down_and_cannot_be_used_meanwhile() -> None:
     schedule = run(nodes(rule), jobs((0, 100, 2), (1_010, 100, 2)))
     # up at 300 s, idle at 400 s, powered down from 1,000 s to 1,060 s, when it can be allocated and boots again
     assert powers(schedule) == [(0, BOOTING), (300, UP), (1_000, STOPPING), (1_060, OFF), (1_060, BOOTING), (1_360, UP)]
-    assert starts(schedule)[1] == (1_360, 1, 0)
+    assert started(schedule)[1] == (1_360, 1, 0)
 
 
 def test_a_second_job_waits_for_the_rest_of_the_boot_and_a_gang_for_its_last_node() -> None:
     slow, fast = OnDemand(boot_s=300), OnDemand(boot_s=100)
     schedule = run(nodes(slow, fast, None), jobs((0, 10, 2), (0, 10, 2), (0, 10, 1), (50, 10, 1)))
-    assert [time_s for time_s, *_ in starts(schedule)] == [0, 100, 100, 300]
+    assert [time_s for time_s, *_ in started(schedule)] == [0, 100, 100, 300]
     gang = run(nodes(slow, fast), jobs((0, 10, 2, 2)))
-    assert {time_s for time_s, *_ in starts(gang)} == {300}
+    assert {time_s for time_s, *_ in started(gang)} == {300}
 
 
 @pytest.mark.parametrize("policy", ["fifo-fit", "easy", "sjf", "slurm-multifactor"])
@@ -87,10 +88,10 @@ def test_nodes_that_are_up_are_used_before_nodes_that_would_have_to_boot(policy:
     rule = OnDemand(boot_s=1_000, idle_s=None)
     work = jobs((0, 10, 2), (0, 10, 1), (0, 10, 1))
     schedule = run(nodes(rule, None, rule, None), work, policy)
-    assert {node for *_, node in starts(schedule)} == {1, 3}
+    assert {node for *_, node in started(schedule)} == {1, 3}
     assert not powers(schedule)
     gang = run(nodes(rule, None, rule, None), jobs((0, 10, 1, 3)), policy)
-    assert {node for *_, node in starts(gang)} == {1, 3}
+    assert {node for *_, node in started(gang)} == {1, 3}
 
 
 def test_pending_tasks_boot_as_many_nodes_as_they_need_at_the_next_scan() -> None:
@@ -100,14 +101,14 @@ def test_pending_tasks_boot_as_many_nodes_as_they_need_at_the_next_scan() -> Non
     assert powers(schedule, 1)[:2] == [(10, BOOTING), (110, UP)]
     assert powers(schedule, 2)[:2] == [(10, BOOTING), (110, UP)]
     assert not powers(schedule, 3)
-    assert sorted(starts(schedule)) == [(3, 0, 0), (110, 1, 1), (110, 2, 1), (110, 3, 2)]
+    assert sorted(started(schedule)) == [(3, 0, 0), (110, 1, 1), (110, 2, 1), (110, 3, 2)]
     assert powers(schedule, 1)[2:] == [(180, OFF)]
 
 
 def test_a_pending_gang_boots_nodes_only_if_all_of_it_will_fit_and_keeps_those_that_are_up_first() -> None:
     fast, slow = (OnDemand(boot_s=boot_s, idle_s=0, trigger="pending") for boot_s in (50.0, 200.0))
     schedule = run(nodes(fast, slow), jobs((0, 10, 2, 2), (0, 10, 2, 3)))
-    assert {time_s for time_s, *_ in starts(schedule)} == {210}  # the scan is at 10 s
+    assert {time_s for time_s, *_ in started(schedule)} == {210}  # the scan is at 10 s
     assert {row.job for row in schedule.log if row.kind == Kind.REJECTED} == {1}
 
 
@@ -124,7 +125,7 @@ def test_a_node_that_fails_while_it_boots_returns_its_job_and_comes_back_as_it_w
     assert summarize(schedule).node_failures == 1
     always = run(nodes(replace(rule, up=True)), work, failures=[Maintenance((0,), 10, 500)])
     assert powers(always) == [(10, OFF), (500, UP)]  # it is up again, as it was at the beginning
-    assert [time_s for time_s, *_ in starts(always)] == [0, 500]
+    assert [time_s for time_s, *_ in started(always)] == [0, 500]
 
 
 @pytest.mark.parametrize("rate", [1, 2, 5])
@@ -138,7 +139,7 @@ def test_nodes_boot_no_faster_than_slurm_s_rate_of_resumes(rate: int) -> None:
         count, second = count * 59 / 60, second + 1
     rule = OnDemand(100, None, boots_a_minute=rate)
     schedule = run(nodes(*[rule] * 8), jobs(*[(0.0, 10.0, 2)] * 8))
-    assert sorted(time for time, _, _ in starts(schedule)) == [begin + 100 for begin in begins]
+    assert sorted(time for time, _, _ in started(schedule)) == [begin + 100 for begin in begins]
 
 
 def test_idle_nodes_are_powered_down_no_faster_than_slurm_s_rate_of_suspends() -> None:
@@ -155,7 +156,7 @@ def test_a_group_keeps_its_minimum_of_nodes_up() -> None:
     rule = OnDemand(100, 20, min_nodes=1)
     schedule = run(nodes(replace(rule, up=True), rule, rule), jobs((0.0, 50.0, 2), (0.0, 10.0, 2), (400.0, 5.0, 2)))
     # the first node, idle since 50 s, stays up until the second one is up
-    assert starts(schedule) == [(0.0, 0, 0), (100.0, 1, 1), (400.0, 2, 1)]
+    assert started(schedule) == [(0.0, 0, 0), (100.0, 1, 1), (400.0, 2, 1)]
     assert powers(schedule, 0) == [(100.0, OFF)]
     assert powers(schedule, 1) == [(0.0, BOOTING), (100.0, UP)]
 
@@ -164,7 +165,7 @@ def test_another_node_of_the_group_takes_over_the_minimum() -> None:
     rule = OnDemand(100, 20, min_nodes=1)
     schedule = run(nodes(replace(rule, up=True), rule), jobs((0.0, 500.0, 2), (0.0, 10.0, 2), (700.0, 5.0, 2)))
     # the second node is idle from 110 s on and stays up, because the first one is busy and counts; then one goes
-    assert starts(schedule)[:2] == [(0.0, 0, 0), (100.0, 1, 1)]
+    assert started(schedule)[:2] == [(0.0, 0, 0), (100.0, 1, 1)]
     up = {0: True, 1: False}
     for row in schedule.log:
         if row.kind == Kind.POWER:
@@ -179,7 +180,7 @@ def test_a_boot_that_fails_returns_its_job_and_takes_its_node_down(repair_s: flo
     cluster = nodes(None, rule)
     schedule = ClusterKernel(cluster, jobs((0.0, 200.0, 2), (10.0, 30.0, 2)), seed=1).run(POLICIES.create("fifo-fit"))
     # while it is allocated to a booting node, the job does not take the one that is free at 200 s
-    assert starts(schedule) == [(0.0, 0, 0), (200.0 if repair_s is None else 220.0, 1, 0)]
+    assert started(schedule) == [(0.0, 0, 0), (200.0 if repair_s is None else 220.0, 1, 0)]
     states = powers(schedule, 1)
     assert states[:2] == [(10.0, BOOTING), (60.0, OFF)]
     downs = [(row.time_s, row.kind) for row in schedule.log if row.kind in (Kind.DOWN, Kind.UP) and row.node == 1]
@@ -226,7 +227,7 @@ def test_a_simulation_that_begins_in_the_middle_finds_the_nodes_of_its_runs_up_a
     work = [replace(jobs((20, 200, 2))[0], in_flight=(flight,)), *jobs((110, 10, 2))]
     kernel = ClusterKernel(nodes(OnDemand(boot_s=300), OnDemand(boot_s=100)), work, begins_s=100.0)
     schedule = kernel.run(POLICIES.create("fifo-fit"))
-    assert starts(schedule) == [(50, 0, 0), (210, 1, 1)]
+    assert started(schedule) == [(50, 0, 0), (210, 1, 1)]
     assert (powers(schedule)[0], powers(schedule, 1)[0]) == ((50, UP), (110, BOOTING))
     assert any("not show which nodes were up" in note for note in unknown_past(kernel, POLICIES.create("fifo-fit")))
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
+from support.log_reading import first_starts, starts
 
 from dagsim.errors import IllegalDecision, ModelError
 from dagsim.model import (
@@ -47,17 +48,16 @@ def job(name: str, at_s: float, seconds: float, gpus: int = 1, limit_s: float | 
     return Job.single(name, task, at_s, **rest)
 
 
-def starts(jobs: Sequence[Job], policy: str, queues: QueueTree | None = None) -> dict[str, tuple[float, int]]:
+def placed(jobs: Sequence[Job], policy: str, queues: QueueTree | None = None) -> dict[str, tuple[float, int]]:
     """Time and node of the start of each job."""
     schedule = ClusterKernel(cluster(), list(jobs), Models(queues=queues)).run(POLICIES.create(policy))
-    rows = [row for row in schedule.log if row.kind == Kind.STARTED]
-    return {schedule.jobs[row.job].id: (row.time_s, row.node) for row in rows}
+    return {name: placed for name, (placed,) in starts(schedule).items()}
 
 
 @pytest.mark.parametrize("policy", BINDING)
 def test_no_job_starts_before_it_is_eligible(policy: str) -> None:
     jobs = [job("held", 0, 5, eligible_s=20.0), job("free", 1, 5)]
-    got = starts(jobs, policy)
+    got = placed(jobs, policy)
     assert (got["held"][0], got["free"][0]) == (20, 1)
 
 
@@ -65,7 +65,7 @@ def test_no_job_starts_before_it_is_eligible(policy: str) -> None:
 def test_a_job_runs_only_on_the_nodes_of_its_partition(policy: str) -> None:
     queues = QueueTree(partitions=(NodePartition("slow", ("s0",)), NodePartition("fast", ("f0",))))
     jobs = [job("first", 0, 10, 4, partition="fast"), job("next", 1, 5, 4, partition="fast")]
-    assert starts(jobs, policy, queues) == {"first": (0, 1), "next": (10, 1)}
+    assert placed(jobs, policy, queues) == {"first": (0, 1), "next": (10, 1)}
 
 
 @pytest.mark.parametrize("policy", BINDING)
@@ -73,13 +73,13 @@ def test_a_job_for_several_partitions_takes_the_one_with_room(policy: str) -> No
     queues = QueueTree(partitions=(NodePartition("slow", ("s0",)), NodePartition("fast", ("f0",))))
     both = Request(partitions=("fast", "slow"))
     jobs = [job("first", 0, 10, 4, partition="fast"), job("next", 1, 5, 4, partition="fast", request=both)]
-    assert starts(jobs, policy, queues)["next"] == (1, 0)
+    assert placed(jobs, policy, queues)["next"] == (1, 0)
 
 
 @pytest.mark.parametrize("policy", BINDING)
 @pytest.mark.parametrize(("constraint", "node"), [("slow", 0), ("fast&big", 1), ("!fast", 0), ("(none|fast)&big", 1)])
 def test_every_node_of_a_job_satisfies_its_constraint(policy: str, constraint: str, node: int) -> None:
-    assert starts([job("j", 0, 5, request=Request(constraint))], policy)["j"] == (0, node)
+    assert placed([job("j", 0, 5, request=Request(constraint))], policy)["j"] == (0, node)
 
 
 @pytest.mark.parametrize("policy", BINDING)
@@ -187,7 +187,7 @@ def test_named_and_excluded_nodes_bind_on_a_cluster_without_other_rules(policy: 
 def test_jobs_hold_licences_while_they_run(policy: str) -> None:
     asked = Request(licences=(("matlab", 1),))
     jobs = [job("one", 0, 10, request=asked), job("two", 1, 5, request=asked), job("other", 2, 5)]
-    got = starts(jobs, policy, QueueTree(licences={"matlab": 1}))
+    got = placed(jobs, policy, QueueTree(licences={"matlab": 1}))
     assert got["two"][0] == 10
     assert got["other"][0] == (2 if policy != "fifo" else 10)  # strict fifo waits behind the job without a licence
 
@@ -196,7 +196,7 @@ def test_jobs_hold_licences_while_they_run(policy: str) -> None:
 def test_no_job_whose_limit_crosses_a_reservation_starts_on_its_nodes(policy: str) -> None:
     queues = QueueTree(reservations=(NodeReservation("maint", ("s0", "f0"), 30, 50),))
     jobs = [job("short", 0, 10, limit_s=30), job("long", 1, 10, limit_s=40)]
-    got = starts(jobs, policy, queues)
+    got = placed(jobs, policy, queues)
     assert (got["short"][0], got["long"][0]) == (0, 50)
 
 
@@ -204,7 +204,7 @@ def test_no_job_whose_limit_crosses_a_reservation_starts_on_its_nodes(policy: st
 def test_the_jobs_of_a_reservation_run_inside_it(policy: str) -> None:
     queues = QueueTree(reservations=(NodeReservation("course", ("f0",), 30, 50),))
     jobs = [job("pupil", 0, 5, request=Request(reservation="course")), job("other", 31, 5, gpus=4)]
-    assert starts(jobs, policy, queues) == {"pupil": (30, 1), "other": (31, 0)}
+    assert placed(jobs, policy, queues) == {"pupil": (30, 1), "other": (31, 0)}
 
 
 @pytest.mark.parametrize("policy", ["fifo", "defrag", "easy"])
@@ -223,7 +223,7 @@ def test_backfill_reserves_nodes_around_a_reservation() -> None:
     # "wide" needs both nodes' GPUs in turn; it cannot begin before 50 s, and "small" may run until then
     queues = QueueTree(reservations=(NodeReservation("maint", ("s0", "f0"), 40, 50),))
     jobs = [job("now", 0, 20, 4), job("wide", 1, 30, 4, limit_s=45), job("small", 2, 5, 4, limit_s=35)]
-    got = starts(jobs, "slurm-multifactor[order=basic,bf_interval_s=1,bf_resolution_s=1]", queues)
+    got = placed(jobs, "slurm-multifactor[order=basic,bf_interval_s=1,bf_resolution_s=1]", queues)
     assert (got["small"][0], got["wide"][0]) == (2, 50)
 
 
@@ -243,7 +243,7 @@ def test_a_job_waits_for_those_that_it_depends_on_whatever_the_log_says(policy: 
     first = Request(after=("a", "b"))
     jobs = [job("a", 0, 30), job("b", 0, 10), job("free", 1, 5)]
     jobs += [job("after", 1, 5, request=first, eligible_s=2.0), job("last", 2, 5, request=Request(after=("after",)))]
-    got = {name: start_s for name, (start_s, _) in starts(jobs, policy).items()}
+    got = {name: start_s for name, (start_s, _) in placed(jobs, policy).items()}
     assert got == {"a": 0, "b": 0, "free": 1, "after": 30, "last": 35}
 
 
@@ -261,7 +261,7 @@ def test_a_job_waits_for_starts_and_times_and_for_one_of_several(policy: str) ->
     }
     jobs += [job(name, 2, 1, request=request) for name, request in later.items() if name != "held"]
     jobs.append(job("held", 2, 1, request=later["held"], eligible_s=50.0))  # by its user, as the log knows
-    got = {name: start_s for name, (start_s, _) in starts(jobs, policy).items()}
+    got = {name: start_s for name, (start_s, _) in placed(jobs, policy).items()}
     assert got == {
         "a": 0, "b": 0, "late": 12, "started": 12, "delayed": 20, "one": 10, "timed": 15, "both": 42, "at once": 2,
         "held": 50,
@@ -271,7 +271,7 @@ def test_a_job_waits_for_starts_and_times_and_for_one_of_several(policy: str) ->
 def test_a_job_that_leaves_without_a_start_meets_the_condition_of_one() -> None:
     queues = QueueTree(tree=(QueueNode("lab", limits=Caps(gpus=2)),))
     jobs = [job("never", 0, 5, 3, account="lab"), job("next", 1, 5, request=Request(after=("start:never+6",)))]
-    got = starts(jobs, "slurm-multifactor[order=basic,bf_interval_s=1]", queues)
+    got = placed(jobs, "slurm-multifactor[order=basic,bf_interval_s=1]", queues)
     assert got["next"][0] == 6
 
 
@@ -281,7 +281,7 @@ def test_a_job_that_depends_on_none_in_the_log_waits_until_the_log_calls_it_elig
     jobs = [job("a", 0, 3), job("b", 1, 5, request=unknown, eligible_s=7.0)]
     jobs.append(job("c", 4, 5, request=gone, eligible_s=90.0))  # a has left, so the log's time says nothing
     jobs.append(job("d", 4, 5, request=Request(after=("a", "elsewhere")), eligible_s=8.0))
-    got = {name: start_s for name, (start_s, _) in starts(jobs, policy).items()}
+    got = {name: start_s for name, (start_s, _) in placed(jobs, policy).items()}
     assert got == {"a": 0, "b": 7, "c": 4, "d": 8}
 
 
@@ -291,7 +291,7 @@ def test_so_many_tasks_of_an_array_are_in_the_system(policy: str) -> None:
     seconds = (10, 4, 5, 5, 1)
     jobs = [job(f"7_{at}", 0, length, request=two, eligible_s=1.0) for at, length in enumerate(seconds)]
     jobs.append(job("after", 1, 1, request=Request(after=("7",))))  # all of the array
-    got = {name: start_s for name, (start_s, _) in starts(jobs, policy).items()}
+    got = {name: start_s for name, (start_s, _) in placed(jobs, policy).items()}
     assert got == {"7_0": 0, "7_1": 0, "7_2": 4, "7_3": 9, "7_4": 10, "after": 14}
 
 
@@ -301,7 +301,7 @@ def test_tasks_in_flight_at_the_beginning_count_among_those_of_their_array() -> 
     jobs = [job("7_0", 0, 25, **running), job("7_1", 0, 5, request=two), job("7_2", 0, 5, request=two)]
     kernel = ClusterKernel(cluster(), jobs, begins_s=10.0)
     schedule = kernel.run(POLICIES.create("fifo-fit"))
-    got = {schedule.jobs[row.job].id: row.time_s for row in schedule.log if row.kind == Kind.STARTED}
+    got = first_starts(schedule)
     assert (got["7_1"], got["7_2"]) == (10, 15)
 
 
@@ -338,7 +338,7 @@ def test_a_job_that_is_cancelled_or_rejected_holds_nobody_back() -> None:
     queues = QueueTree(tree=(QueueNode("lab", limits=Caps(gpus=2)),))
     jobs = [job("never", 0, 5, 3, account="lab"), job("too large", 0, 5, 99)]
     jobs += [job(f"after {name}", 1, 5, request=Request(after=(name,))) for name in ("never", "too large")]
-    got = starts(jobs, "slurm-multifactor[order=basic,bf_interval_s=1]", queues)
+    got = placed(jobs, "slurm-multifactor[order=basic,bf_interval_s=1]", queues)
     assert {name: start_s for name, (start_s, _) in got.items()} == {"after never": 1, "after too large": 1}
 
 
@@ -346,7 +346,7 @@ def test_a_job_that_is_cancelled_or_rejected_holds_nobody_back() -> None:
 def test_nothing_starts_on_a_drained_node_and_its_runs_go_on(policy: str) -> None:
     queues = QueueTree(outages=(NodeOutage(("s0",), 5, 30), NodeOutage(("f0",), 1)))
     jobs = [job("runs", 0, 10, 4, request=Request("slow")), job("waits", 6, 3, 4), job("later", 40, 3, 4)]
-    assert starts(jobs, policy, queues) == {"runs": (0, 0), "waits": (30, 0), "later": (40, 0)}
+    assert placed(jobs, policy, queues) == {"runs": (0, 0), "waits": (30, 0), "later": (40, 0)}
 
 
 @pytest.mark.parametrize("policy", BINDING)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from support.log_reading import first_starts, rows_of
 
 from dagsim.errors import Stalled
 from dagsim.model import Cluster, Decision, Job, Node, Request, Start, Task, TaskGraph, gpu_type
@@ -25,19 +26,14 @@ def play(cluster: Cluster, queues: QueueTree, jobs: list[Job], policy: str) -> S
     return drive(scenario.kernel(0), POLICIES.create(policy))
 
 
-def starts(schedule: Schedule) -> dict[str, float]:
-    rows = schedule.log.rows().tolist()
-    return {schedule.jobs[row[2]].id: row[1] for row in reversed(rows) if row[0] == Kind.STARTED}
-
-
 def unfinished(schedule: Schedule) -> list[str]:
-    left = {row[2] for row in schedule.log.rows().tolist() if row[0] in (Kind.COMPLETED, Kind.REJECTED)}
+    left = {row.job for row in rows_of(schedule.log, Kind.COMPLETED, Kind.REJECTED)}
     return [facts.id for number, facts in enumerate(schedule.jobs) if number not in left]
 
 
 def rejected(schedule: Schedule) -> dict[str, RejectReason]:
-    rows = schedule.log.rows().tolist()
-    return {schedule.jobs[row[2]].id: RejectReason(int(row[8])) for row in rows if row[0] == Kind.REJECTED}
+    rows = rows_of(schedule.log, Kind.REJECTED)
+    return {schedule.jobs[row.job].id: RejectReason(int(row.value)) for row in rows}
 
 
 def job(id: str, seconds: float, at_s: float = 0.0, **terms: object) -> Job:
@@ -51,9 +47,9 @@ def test_what_became_ready_as_late_as_possible_does_not_run_into_a_reservation(p
     one = Cluster(TWO.nodes[:1])
     queues = QueueTree(reservations=(NodeReservation("day", ("m0",), 60.0, 90.0),))
     late = play(one, queues, [job("first", 30.0), job("second", 40.0, 20.0)], policy)
-    assert starts(late) == {"first": 0.0, "second": 90.0}
+    assert first_starts(late) == {"first": 0.0, "second": 90.0}
     exact = play(one, queues, [job("first", 20.0), job("second", 40.0, 20.0)], policy)
-    assert starts(exact) == {"first": 0.0, "second": 20.0}
+    assert first_starts(exact) == {"first": 0.0, "second": 20.0}
 
 
 class Listener:
@@ -100,7 +96,7 @@ def test_what_can_never_run_is_rejected_when_it_arrives(policy: str, what: str) 
     jobs = [job("a", 1.0, 10.0), Job("stuck", TaskGraph((Task("t", 1.0),)), 11.0, request=request), job("b", 1.0, 12.0)]
     schedule = play(TWO, queues, jobs, policy)
     assert rejected(schedule) == {"stuck": reason}
-    assert sorted(starts(schedule)) == ["a", "b"]
+    assert sorted(first_starts(schedule)) == ["a", "b"]
 
 
 @pytest.mark.parametrize("policy", POLICIES_TRIED)
@@ -110,7 +106,7 @@ def test_what_is_left_behind_by_its_reservation_holds_nobody_up(policy: str) -> 
     own = {"reservation": "hour"}
     jobs = [job("in", 25.0, 1.0, **own), job("behind", 5.0, 2.0, **own), job("c", 30.0, 3.0), job("d", 5.0, 40.0)]
     schedule = play(TWO, queues, jobs, policy)
-    assert sorted(starts(schedule)) == ["c", "d", "in"]
+    assert sorted(first_starts(schedule)) == ["c", "d", "in"]
     assert unfinished(schedule) == ["behind"]
     assert not rejected(schedule)
 
@@ -121,8 +117,8 @@ def test_what_waits_for_nodes_that_are_gone_for_good_stays_unfinished(policy: st
     queues = QueueTree(outages=(NodeOutage(("m0",), 5.0, None, kind),))  # type: ignore[arg-type]
     jobs = [job("x", 2.0), job("needs", 2.0, 6.0, constraint="ib"), job("y", 2.0, 7.0), job("z", 2.0, 8.0)]
     schedule = play(TWO, queues, jobs, policy)
-    assert sorted(starts(schedule)) == ["x", "y", "z"]
-    assert starts(schedule)["y"] == 7.0  # although an older job can never start
+    assert sorted(first_starts(schedule)) == ["x", "y", "z"]
+    assert first_starts(schedule)["y"] == 7.0  # although an older job can never start
 
 
 @pytest.mark.parametrize("policy", [*POLICIES_TRIED, "heft", "min-min", "gavel", "tetris"])
@@ -134,7 +130,7 @@ def test_no_policy_waits_for_a_gpu_type_whose_nodes_are_gone_for_good(policy: st
     work = TaskGraph((Task("t", 4.0, gpus=1, estimate=9.0),))
     jobs = [Job("x", work, 0.0), Job("late", work, 6.0), Job("later", work, 6.5)]
     schedule = play(Cluster(nodes), queues, jobs, policy)
-    started_s = starts(schedule)
+    started_s = first_starts(schedule)
     assert started_s["x"] == 0.0
     assert max(started_s["late"], started_s["later"]) < 50.0
 
@@ -145,19 +141,19 @@ def test_no_policy_waits_for_a_gpu_type_on_which_a_gang_finds_no_nodes_that_are_
     nodes = tuple([Node(f"m{at}", gpu_type(kind), 1, 8, 8, features=(of,)) for at, (kind, of) in enumerate(kinds)])
     pair = Job("pair", TaskGraph((Task("t", 4.0, 2, gang=True, gpus=1),)), request=Request(constraint="[a|b]"))
     for policy in POLICIES_TRIED:
-        assert starts(play(Cluster(nodes), QueueTree(), [pair], policy)) == {"pair": 0.0}, policy
+        assert first_starts(play(Cluster(nodes), QueueTree(), [pair], policy)) == {"pair": 0.0}, policy
 
 
 def test_jobs_that_wait_for_each_other_do_not_end_a_run() -> None:
     jobs = [job("p", 1.0, after=("nobody",)), job("q", 1.0, 1.0, begin_s=5.0), job("r", 2.0, 2.0, after=("q",))]
     schedule = play(TWO, QueueTree(licences={"cad": 1}), jobs, "fifo")
-    assert starts(schedule) == {"p": 0.0, "q": 6.0, "r": 7.0}
+    assert first_starts(schedule) == {"p": 0.0, "q": 6.0, "r": 7.0}
     # The first waits for a job of the reservation that never starts.
     queues = QueueTree(reservations=(NodeReservation("hour", ("m0",), 0.0, 10.0),))
     own = {"reservation": "hour"}
     jobs = [job("in", 15.0, **own), job("behind", 5.0, 1.0, **own), job("after", 1.0, 2.0, after=("behind",))]
     schedule = play(TWO, queues, jobs, "fifo")
-    assert sorted(starts(schedule)) == ["in"]
+    assert sorted(first_starts(schedule)) == ["in"]
     assert unfinished(schedule) == ["behind", "after"]
 
 
@@ -171,7 +167,7 @@ def test_a_limit_on_one_gpu_type_rejects_what_may_use_only_that_type() -> None:
 
     schedule = play(Cluster(nodes), queues, [asked("old", constraint="old"), asked("any")], "slurm-multifactor")
     assert rejected(schedule) == {"old": RejectReason.CANCELLED}
-    assert sorted(starts(schedule)) == ["any"]
+    assert sorted(first_starts(schedule)) == ["any"]
 
 
 def test_a_policy_that_waits_without_cause_has_stalled() -> None:

@@ -8,9 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from support.command_line import fine, invoke
 
-from dagsim.cli import app
 from dagsim.errors import InputError
 from dagsim.metrics.why import wait_reasons
 from dagsim.model import (
@@ -337,8 +336,7 @@ def test_a_gang_of_one_rack_waits_for_nodes_that_are_down_although_others_are_fr
     )
     out = tmp_path / "runs"
     common = ["--trace", str(tmp_path / "jobs.csv"), "--config", str(tmp_path / "c.yaml"), "--no-plots"]
-    ended = CliRunner().invoke(app, ["replay", *common, "--policy", "topology", "--out", str(out)])
-    assert ended.exit_code == 0, ended.output
-    told = CliRunner().invoke(app, ["why", str(next(out.iterdir())), "wide", "--json"])
+    fine("replay", *common, "--policy", "topology", "--out", out)
+    told = invoke("why", next(out.iterdir()), "wide", "--json")
     assert "nodes were down, and all of its nodes must be of one rack" in told.output
     assert "the order of" not in told.output

@@ -240,7 +240,7 @@ def test_an_integer_of_thousands_of_digits_is_a_fault_like_others(digits: str, t
 
 @pytest.mark.family("decima")
 def test_the_codecs_of_a_system_of_ones_own_are_known_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "own_world.py").write_text(
+    (tmp_path / "world_with_codecs.py").write_text(
         "from dataclasses import dataclass, field\n"
         "from dagsim.registry import Entry, Registry\n"
         "from dagsim.families.spark.codecs import StagesConfig\n"
@@ -257,11 +257,11 @@ def test_the_codecs_of_a_system_of_ones_own_are_known_by_name(tmp_path: Path, mo
         encoding="utf-8",
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    config = load_config(None, ["system=own_world:World", "train.codec=rows"])
+    config = load_config(None, ["system=world_with_codecs:World", "train.codec=rows"])
     assert type(config.training().codec).__name__ == "Rows"
     assert load_config(write(tmp_path, dump_config(config))).training().codec == config.training().codec
     with pytest.raises(ConfigError, match="unknown codec 'row'; did you mean 'rows'"):
-        load_config(None, ["system=own_world:World", "train.codec=row"])
+        load_config(None, ["system=world_with_codecs:World", "train.codec=row"])
 
 
 @pytest.mark.parametrize(
