@@ -62,8 +62,8 @@ def test_the_gantt_draws_each_run_on_its_lanes_from_its_start_to_its_end(schedul
     assert axes.get_title(loc="left") == "3 jobs on 8 GPUs"
     assert axes.get_title(loc="right") == "4 x A100-40   4 x T4"
     assert words(axes) == {"job0": (50 / 60, 1.0), "job1": (25 / 60, 3.5), "job2": (225 / 60, 5.0)}
-    assert {text.get_text(): text.get_color() for text in axes.texts if text.get_text()[:3] == "job"} == {
-        **{"job0": "white", "job1": INK, "job2": "white"}
+    assert {text.get_text(): to_hex(text.get_color()) for text in axes.texts if text.get_text()[:3] == "job"} == {
+        **{"job0": "#ffffff", "job1": INK, "job2": "#ffffff"}
     }
     lanes = [(text.get_text(), text.get_position()) for text in axes.texts if text.get_text().isdecimal()]
     assert lanes == [(str(gpu), (0.0, first + gpu)) for first in (0.5, 5.0) for gpu in range(4)]
