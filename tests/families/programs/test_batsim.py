@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from support.command_line import fine
-from support.log_reading import first_starts
+from support.log_reading import rows_of
 
 from dagsim.config.schema import load_config
 from dagsim.errors import CodeNotAllowed, ConfigError, PolicyFailed, UnknownName
@@ -385,7 +385,10 @@ def test_easy_of_pybatsim_differs_from_easy_because_it_does_not_protect_the_midd
     """
     resources, jobs = 8, rigid(0, (1, 8))
     schedule = theirs("easyBackfill", machines(resources), jobs, tmp_path)
-    both = [first_starts(schedule), first_starts(ours("easy", machines(resources), jobs))]
+    both = [
+        sorted({(row.time_s, row.job) for row in rows_of(one.log, Kind.STARTED)})
+        for one in (schedule, ours("easy", machines(resources), jobs))
+    ]
     time_s, job = next(mine for mine, other in zip(*both, strict=True) if mine != other)
     running = [row for row in schedule.log if row.kind == Kind.STARTED and row.time_s < time_s]
     ended = {row.run for row in schedule.log if row.kind == Kind.FINISHED and row.time_s <= time_s}
