@@ -6,6 +6,7 @@ import ast
 import inspect
 import random
 import sys
+from dataclasses import fields
 from math import inf
 from pathlib import Path
 from types import ModuleType
@@ -285,3 +286,27 @@ def test_the_compiled_engine_refuses_jobs_that_wait_for_others() -> None:
 def test_the_compiled_engine_refuses_the_rules_of_a_site() -> None:
     rules = why("fifo", queues=QueueTree(partitions=(NodePartition("slow", ("a100-0",)),)))
     assert "partitions, features, reservations and licences" in rules
+
+
+def test_the_compiled_engine_knows_of_every_part_of_a_scenario() -> None:
+    """A part that it ignored would change its schedules without a word: state here what it does with a new one."""
+    computed = {"cluster", "runtime", "estimates", "preemption", "queues"}
+    in_the_jobs = {
+        "workload",
+        "accept",
+        "request",
+        "begins_s",
+        "left",
+    }  # `unplayable` asks these jobs
+    refused = {
+        "setup",
+        "network",
+        "sharing",
+        "failures",
+        "admission",
+        "elastic",
+        "outages",
+    }  # by `_feature` and the jobs
+    used_by_another = {"communication"}  # by a network or a sharing model only
+    parts = {part.name for part in fields(ClusterScenario) if part.init}
+    assert parts == computed | in_the_jobs | refused | used_by_another | {"engine"}
