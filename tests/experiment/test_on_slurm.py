@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.command_line import fine
 
 from dagsim.errors import ConfigError, SimulationError, UnknownName
 from dagsim.experiment import on_slurm
@@ -38,6 +37,8 @@ def _collected(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def tables(root: Path, on: str) -> dict[str, bytes]:
+    from support.command_line import fine  # not above: the jobs load this module without the folder of the tests
+
     command = ["baseline", "--algo", "sjf", "--algo", "fifo", *SMALL, "--on", on, "-o", str(root)]
     fine(*command)
     (run,) = root.iterdir()
