@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from families.elastic.elastic_cases import job, profile
+from pollux.on_kernel import IntervalAllocation, elastic_job_of
 from pollux.stepped_cluster import SteppedCluster, SteppedJob
 from pollux.stepped_policies import AttainedServiceQueues, OptimusOracle
 from pollux.workload_files import read_workload
 
-from dagsim.errors import ModelError, TraceError
-from dagsim.families.elastic.genetic import Allocations
+from dagsim.errors import ConfigError, ModelError, TraceError
+from dagsim.families.elastic.genetic import Allocations, PolluxSearch
 from dagsim.families.elastic.training_jobs import ElasticJob, Training, split_batch
+from dagsim.model import Cluster, Job, Kind, Node, Task, gpu_type
+from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.testing.violations import violations
 
 
 class Fixed:
@@ -146,3 +151,83 @@ def test_a_malformed_workload_is_named_with_its_line(tmp_path: Path, rows: str, 
     (tmp_path / "jobs.csv").write_text(HEAD + rows)
     with pytest.raises(TraceError, match=words):
         read_workload(tmp_path / "jobs.csv", {"toy": profile()})
+
+
+def cluster(*gpus: int) -> Cluster:
+    return Cluster(tuple(Node(f"n{place}", gpu_type("T4"), count) for place, count in enumerate(gpus)))
+
+
+def test_jobs_end_when_they_do_in_polluxs_simulator() -> None:
+    jobs = [job(f"job-{number}", 35.0 * number, replicas=1 + number % 3, batch=20) for number in range(12)]
+    stepped = SteppedCluster(jobs, AttainedServiceQueues(threshold_gpu_s=40), nodes=1, gpus_per_node=3).run()
+    policy = AttainedServiceQueues(threshold_gpu_s=40)
+    work = [elastic_job_of(job, policy, restart_s=30.0, whole_seconds=True) for job in jobs]
+    schedule = ClusterScenario(cluster(3), work).kernel(0).run(IntervalAllocation(policy))
+    done_s = {schedule.jobs[row.job].id: row.time_s for row in schedule.log if row.kind == Kind.COMPLETED}
+    assert {job.name: int(round(done_s[job.name]) - job.arrival_s) for job in jobs} == stepped
+    assert any(row.kind == Kind.PREEMPTED for row in schedule.log)
+    assert not violations(schedule, work)
+
+
+def test_without_whole_seconds_epochs_end_when_their_work_is_done() -> None:
+    work = [elastic_job_of(job("a", batch=10), AttainedServiceQueues())]
+    schedule = ClusterScenario(cluster(4), work).kernel(0).run(IntervalAllocation(AttainedServiceQueues()))
+    # The job starts at 60 s and restarts for 30 s; 200 iterations of .1 s follow.
+    assert schedule.ended_s == pytest.approx(110.0)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "work", "message"),
+    [
+        (
+            (4, 2),
+            elastic_job_of(job("a"), AttainedServiceQueues()),
+            r"nodes of one size and GPU type, got nodes of \[2, 4\] GPUs",
+        ),
+        ((4,), Job.single("b", Task("t", 1)), "support only measured applications; b/t is a different task"),
+    ],
+)
+def test_what_the_policies_cannot_play_is_refused(sizes: tuple[int, ...], work: Job, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ClusterScenario(cluster(*sizes), [work]).kernel(0).run(IntervalAllocation(OptimusOracle()))
+
+
+def test_every_limit_of_an_allocation_holds() -> None:
+    cluster = SteppedCluster(
+        [job(name, arrival_s=at) for name, at in (("a", 0), ("b", 10), ("c", 70), ("d", 80), ("e", 90))],
+        PolluxSearch(seed=1, population=20, generations=10),
+        nodes=2,
+        gpus_per_node=2,
+    )
+    largest: dict[str, int] = {}
+    while any(state.end_s is None for state in cluster.jobs.values()):
+        cluster.step()
+        used = np.bincount([node for nodes in cluster.allocations.values() for node in nodes], minlength=2)
+        assert (used <= 2).all()
+        assert sum(len(set(nodes)) > 1 for nodes in cluster.allocations.values()) <= 1
+        for name, nodes in cluster.allocations.items():
+            assert len(nodes) <= max(2 * largest.get(name, 0), 1)
+            largest[name] = max(largest.get(name, 0), len(nodes))
+
+
+def test_as_many_jobs_as_gpus_get_one_each() -> None:
+    jobs = [job(name) for name in "abcd"]
+    cluster = SteppedCluster(jobs, PolluxSearch(population=30, generations=30), nodes=2, gpus_per_node=2)
+    cluster.step()
+    assert sorted(len(nodes) for nodes in cluster.allocations.values()) == [1, 1, 1, 1]
+
+
+def test_a_seed_gives_the_same_schedule() -> None:
+    ends = [
+        SteppedCluster(
+            [job(name) for name in "abc"], PolluxSearch(3, population=10, generations=5), nodes=1, gpus_per_node=2
+        ).run()
+        for _ in range(2)
+    ]
+    assert ends[0] == ends[1]
+
+
+@pytest.mark.parametrize("name", ["population", "generations"])
+def test_a_search_without_candidates_or_generations_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"pollux: {name} must be positive, got 0"):
+        PolluxSearch(**{name: 0})
