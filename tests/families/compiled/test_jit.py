@@ -20,7 +20,7 @@ import sys
 import numpy as np
 from dagsim.families.compiled.drive import compile_loop
 from dagsim.families.compiled.choice import plan_for
-from dagsim.systems.cluster.models.failures import Preemption
+from dagsim.systems.cluster.models.kept_work import Preemption
 compiled = compile_loop(plan_for("srpt-work", Preemption()))
 print(compiled, "numba" in sys.modules)
 """
