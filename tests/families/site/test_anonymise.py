@@ -210,7 +210,8 @@ def named(part: Any, hint: Any = None) -> Any:
         and field.name not in _RESOURCES | {"children"}
     }
     required = {"start_s": 0.0, "end_s": 10.0}
-    return hint(**{name: required[name] for name in required if name in hints} | values)
+    build: Any = hint
+    return build(**{name: required[name] for name in required if name in hints} | values)
 
 
 NODE = FoundNode("n01", (), 4.0, 8.0, "IDLE", True)
