@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache, cached_property
 from math import inf
-from operator import attrgetter
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from dagsim.families.compiled.jit import inner, int64, outer
 from dagsim.families.compiled.memory import CLASS, PAST, TASK, Classes, Jobs, State, Work, records
 from dagsim.families.compiled.node_trees import choose, fits, fits_on
 from dagsim.families.compiled.rules import DECIDE, MOVE, move_on, origin_of, pop, push, ready_at_s, start, steps
-from dagsim.systems.cluster.policies.orders import LongestWait, Ordered, TypedOrdered
+from dagsim.systems.cluster.policies.orders import LongestWait, Ordered, TypedOrdered, by_arrival
 
 
 class KeyColumns:
@@ -184,13 +184,13 @@ def _keys_of(order: Ordered | TypedOrdered | LongestWait) -> list[Any]:
 
 
 def _is_shipped(key: Any) -> bool:
-    """Return True if a key is known to give a task the same value alone and among all tasks: an
-    attribute, or a function of dagsim (tests compare these). Other keys are compared in each run.
+    """Return True if a key is a function of dagsim. Tests compare what these return for a task alone and
+    among all tasks. Other keys are compared in each run. They include methods, and functions inside
+    others, because these may call a user's function.
     """
-    if isinstance(key, attrgetter):
+    if key is by_arrival:
         return True
-    # A function inside another one may call a user's function.
-    return str(getattr(key, "__module__", "")).startswith("dagsim.") and getattr(key, "__closure__", ()) is None
+    return isinstance(key, FunctionType) and key.__module__.startswith("dagsim.") and key.__closure__ is None
 
 
 def _check_singly(together: np.ndarray, singly: np.ndarray) -> None:

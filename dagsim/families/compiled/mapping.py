@@ -39,9 +39,9 @@ class MappingState(NamedTuple):
     width: np.ndarray  # (K,) int64: GPUs that start together, 0 without GPUs
     group: np.ndarray  # (n,) int64: group of each task
     kind: np.ndarray  # (groups,) int64: demand class of each group
-    heaps: np.recarray  # (2 * n,) ENTRY
+    by_length: np.recarray  # (2 * n,) ENTRY
     """Two heaps of each group: one with the shortest task first, and one with the longest task first."""
-    at: np.ndarray  # (groups, 2) int64: start of each heap in ``heaps``
+    at: np.ndarray  # (groups, 2) int64: start of each heap in ``by_length``
     left: np.ndarray  # (groups, 2) int64: number of entries in each heap
     passed: np.ndarray  # (n,) uint8: 1 for tasks that were mapped in this decision
     mapped: np.ndarray  # (AHEAD,) int64: the tasks that were mapped in this decision
@@ -72,7 +72,7 @@ def new_mapping(s: State, work: Work, classes: Classes, rule: str) -> MappingSta
         width=np.where(gpus > 0, np.maximum(np.rint(gpus), 1), 0).astype(np.int64),
         group=group,
         kind=kind,
-        heaps=records(ENTRY, 2 * len(best_s)),
+        by_length=records(ENTRY, 2 * len(best_s)),
         at=np.column_stack((at, len(best_s) + at)),
         left=np.zeros((len(in_group), 2), np.int64),
         passed=np.zeros(len(best_s), np.uint8),
@@ -136,7 +136,7 @@ def _take_in(s: State, m: MappingState) -> None:
         group = m.group[task]
         for heap in range(2):
             key = m.best_s[task] if heap == 0 else -m.best_s[task]
-            push(m.heaps, m.at[group, heap], m.left[group, heap], key, task)
+            push(m.by_length, m.at[group, heap], m.left[group, heap], key, task)
             m.left[group, heap] += 1
     s.count.fresh = 0
     s.count.early = 0
@@ -231,14 +231,14 @@ def _head(s: State, m: MappingState, group: int, heap: int) -> int:
     -1 if there is none."""
     at = m.at[group, heap]
     while m.left[group, heap]:
-        key, task = m.heaps[at].key, m.heaps[at].what
+        key, task = m.by_length[at].key, m.by_length[at].what
         if s.todo[task].waiting:
             if not m.passed[task]:
                 return task
             m.put_aside[m.count.aside].key = key
             m.put_aside[m.count.aside].what = task << 1 | heap
             m.count.aside += 1
-        pop(m.heaps, at, m.left[group, heap])
+        pop(m.by_length, at, m.left[group, heap])
         m.left[group, heap] -= 1
     return int64(-1)
 
@@ -249,7 +249,7 @@ def _put_back(m: MappingState) -> None:
     for place in range(m.count.aside):
         key, task, heap = m.put_aside[place].key, m.put_aside[place].what >> 1, m.put_aside[place].what & 1
         group = m.group[task]
-        push(m.heaps, m.at[group, heap], m.left[group, heap], key, task)
+        push(m.by_length, m.at[group, heap], m.left[group, heap], key, task)
         m.left[group, heap] += 1
     for place in range(m.count.mapped):
         m.passed[m.mapped[place]] = 0

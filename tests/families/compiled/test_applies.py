@@ -7,18 +7,21 @@ import inspect
 import random
 import sys
 from dataclasses import fields
+from functools import partial
 from math import inf
+from operator import attrgetter
 from pathlib import Path
-from types import ModuleType
+from types import MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
 from dagsim.errors import ConfigError, ModelError
-from dagsim.families.compiled import jit
+from dagsim.families.compiled import jit, list_scheduling
 from dagsim.families.compiled.choice import plan_for, unplayable, why_not
 from dagsim.families.compiled.drive import compile_loop, is_warm
+from dagsim.families.compiled.reading import read_scenario
 from dagsim.families.compiled.rules import ARRIVED, COMPLETED, FINISHED, PREEMPTED, REJECTED, STARTED_ROW
 from dagsim.model import (
     Cluster,
@@ -32,8 +35,10 @@ from dagsim.model import (
 )
 from dagsim.systems.cluster import Estimates, MovingDelay, NodeFailures, Preemption, UniformNetwork
 from dagsim.systems.cluster.api import TaskState
+from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.policies.orders import Ordered, TypedOrdered
+from dagsim.systems.cluster.policies.orders import LongestWait, Ordered, TypedOrdered, by_seconds
+from dagsim.systems.cluster.policies.preemption import LeastRemaining
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import drive
 from dagsim.testing import engine_cases
@@ -41,6 +46,11 @@ from dagsim.workload.arrays import JobArrays
 
 FOUR = Cluster.of({"V100": 4})
 NAMES = [name for names in engine_cases.KINDS.values() for name in names]
+SORTED = [
+    name
+    for name in dict.fromkeys(NAMES)
+    if isinstance(POLICIES.create(name), Ordered | TypedOrdered | LongestWait | LeastRemaining)
+]
 
 
 def why(policy: str, **models: Any) -> str:
@@ -157,6 +167,18 @@ class Impatient(Ordered):
     """May decide in another way."""
 
 
+class Asked:
+    """Stands for the seconds of a task where a method of dagsim reads them."""
+
+    seconds = property(lambda self: self)
+
+    def __init__(self) -> None:
+        self.count = Counting()
+
+    def __getitem__(self, task: TaskState) -> float:
+        return self.count(task)
+
+
 @pytest.mark.parametrize(
     ("mine", "named"),
     [
@@ -164,14 +186,40 @@ class Impatient(Ordered):
         (lambda: Ordered(lambda task: 0.0 if task.best_s < 9 else task.best_s), "ValueError"),
         (lambda: Ordered(lambda task: len(task.task.name)), "AttributeError"),
         (lambda: Ordered(Counting()), "for a single task"),
+        (lambda: Ordered(partial(Counting())), "for a single task"),
+        (lambda: Ordered(MethodType(by_seconds, Asked())), "for a single task"),
+        (lambda: Ordered(attrgetter("job.job.deadline_s")), "for a single task"),
+        (lambda: LeastRemaining(Counting()), "for a single task"),
+        (lambda: LongestWait(aged_area, since=Counting()), "for a single task"),
         (lambda: Ordered(lambda task: 1.0), "one number per task"),
         (lambda: Impatient(aged_area), "not compiled"),
         (lambda: Ordered(aged_area, "fgd"), "Fgd is not compiled"),
     ],
-    ids=["dynamic", "branches", "names", "counts", "constant", "subclass", "placement"],
+    ids=[
+        *("dynamic", "branches", "names", "counts", "partial", "method", "attribute", "weight", "since"),
+        *("constant", "subclass", "placement"),
+    ],
 )
 def test_an_order_that_columns_cannot_answer_is_refused(monkeypatch: pytest.MonkeyPatch, mine: Any, named: str) -> None:
     assert named in why(of_own(monkeypatch, mine))
+
+
+@pytest.mark.parametrize("policy", SORTED)
+def test_a_key_of_dagsim_is_the_same_for_a_single_task_and_for_all_tasks(
+    policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jit, "jitted", lambda: False)
+    made: Any = POLICIES.create(policy)
+    order = made.order if isinstance(made, LeastRemaining) else made
+    compared = []
+    monkeypatch.setattr(list_scheduling, "_is_shipped", lambda key: compared.append(key))
+    monkeypatch.setattr(list_scheduling, "_SAMPLE", 10**6)
+    for number in range(8):
+        rng = random.Random(f"keys {number}")
+        cluster, jobs = engine_cases.random_cluster(rng), engine_cases.jobs_of(rng)
+        scene = read_scenario(cluster, JobArrays.of(jobs), Recorded(), Estimates(), 0)
+        list_scheduling.key_columns(order, list_scheduling.KeyColumns(scene.work, scene.classes))
+    assert len(compared) >= 8
 
 
 def test_warm_is_a_policy_whose_loop_was_compiled(monkeypatch: pytest.MonkeyPatch) -> None:

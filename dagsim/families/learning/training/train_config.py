@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar
 
 from dagsim.errors import ConfigError
 from dagsim.families.learning.algorithms import ALGORITHMS
@@ -58,16 +58,8 @@ class WarmStart(CheckedSettings):
 def all_codecs() -> Registry[Any]:
     """Return the codecs of all systems. If a codec belongs to another system, ``check_training``
     rejects it later. If two systems have codecs of the same name, ``for_system`` takes that of its system."""
-    of_systems = [system.codecs for system in all_systems().values()]
-    entries = {entry.name: entry for codecs in of_systems for entry in codecs.describe() if entry.target}
-    joined: Registry[Any] = Registry(
-        "codec", entries.values(), group="dagsim.codecs", listing="dagsim list codecs", method="build"
-    )
-    for codecs in of_systems:
-        for name in codecs.names():
-            if name not in joined:  # it was registered in code
-                joined.register(name)(cast("type", codecs.get(name)))
-    return joined
+    entries = {entry.name: entry for system in all_systems().values() for entry in system.codecs.describe()}
+    return Registry("codec", entries.values(), group="dagsim.codecs", listing="dagsim list codecs", method="build")
 
 
 ALL_CODECS = all_codecs()
