@@ -51,9 +51,8 @@ def check_plan(plan: Plan) -> None:
             Outside a grid, this is not raised for one of several policies as long as another one
             works.
     """
-    several = plan.grid is None and len(plan.policies) > 1
     if plan.grid is None:
-        check(plan.config, dict.fromkeys(cell.policy for cell in plan.cells), keep_going=several)
+        check(plan.config, dict.fromkeys(cell.policy for cell in plan.cells), keep_going=len(plan.policies) > 1)
         return
     for cell in {cell.policy: cell for cell in reversed(plan.cells)}.values():
         check(cell.config, [cell.policy])

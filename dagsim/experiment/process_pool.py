@@ -19,7 +19,7 @@ OnProgress: TypeAlias = Callable[[int, int, int], None]
 and a count that the item reports (of its jobs).
 """
 _KILLS = 3
-"""The run fails after this many workers have been killed without any cell being finished in
+"""The work fails after this many workers have been killed without any item being finished in
 between.
 """
 

@@ -1,5 +1,5 @@
-"""The ready tasks, and how many GPUs or cores tasks need, runs hold and nodes have free. Policies with
-reservations share these functions.
+"""The ready tasks, and the numbers of GPUs or cores that tasks need, runs hold and nodes have free.
+Several policies share these functions.
 """
 
 from __future__ import annotations
