@@ -612,6 +612,19 @@ def forecasts() -> Iterator[str]:
     yield from markdown(heads, rows, numbers=(1, 2, 3, 4))
 
 
+def forecast_near() -> Iterator[str]:
+    """Shares of starts near the forecasts on site-A, for all of them and for parts of them."""
+    rows = [
+        (part, f"{row['n']:,}", method, *(f"{share:.2f}" for share in row[method]))
+        for part, row in read_json("forecast/backtests.json")["site-A"]["near"].items()
+        for method in row
+        if method != "n"
+    ]
+    yield from markdown(
+        ("site-A", "rows", "forecast of", "within 1 min", "within 10 min", "within 1 h"), rows, numbers=(1, 3, 4, 5)
+    )
+
+
 def cirrus() -> Iterator[str]:
     """Waits on Cirrus as measured, by ElastiSim and by dagsim."""
     waits_s = read_json("validation/cirrus.json")["waits_s"]
@@ -671,6 +684,7 @@ _NAMED = (
         leaderboard,
         cirrus,
         forecasts,
+        forecast_near,
         forecast_costs,
         speeds,
         validations,

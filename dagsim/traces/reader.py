@@ -93,8 +93,9 @@ class Submissions:
 
 
 class Reader(Protocol):
-    """The interface of a reader, which converts traces in one format to jobs. A reader is
-    stateless, because ``read`` receives everything that it needs.
+    """The interface of a reader, which converts traces in one format to jobs. A reader needs no
+    state, because ``read`` receives everything that it needs. Every trace has its own reader, which
+    may keep what it has read.
     """
 
     name: ClassVar[str]

@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TypeVar
 
 from dagsim.errors import InputError, TraceError
-from dagsim.families.site.node_lists import FoundNode, ImportedCluster, ImportedSite, grouped, node_format, read_nodes
+from dagsim.families.site.node_lists import FoundNode, ImportedSite, SiteFacts, grouped, node_format, read_nodes
 from dagsim.family import family_entries
 from dagsim.files import replaced
 from dagsim.model import GPU_TYPES, Job, QueueNode, QueueTree
@@ -123,21 +123,14 @@ def _write(path: Path, lines: Iterable[str]) -> None:
         raise InputError(f"{path}: cannot be written ({error.strerror or error})") from None
 
 
-class RenamedSite(NamedTuple):
-    """A site with pseudonyms."""
-
-    imported: ImportedCluster
-    queues: QueueTree
-    network: dict[str, Any] | None
-    policy: str
-
-
-def renamed_site(site: ImportedSite, names: Names) -> RenamedSite:
-    """Return the nodes, queues and network of a site with pseudonyms. GPU types are kept.
+def renamed_site(site: ImportedSite, names: Names) -> SiteFacts:
+    """Return the facts about a site with pseudonyms. GPU types are kept. Settings that are not
+    modelled are left out, because their descriptions contain names.
 
     Raises:
         TraceError: The site cannot be read.
     """
+    facts = site.facts()
     nodes = [
         replace(
             node,
@@ -148,16 +141,14 @@ def renamed_site(site: ImportedSite, names: Names) -> RenamedSite:
         )
         for node in site.found_nodes()
     ]
-    plain = grouped(site.found_nodes(), keep_all=True, in_order=True)
-    network = site.network(plain.node_names())
-    for switch in () if network is None else network["topology"]["switches"]:
+    for switch in () if facts.network is None else facts.network["topology"]["switches"]:
         switch["name"] = names.new("switch", switch["name"])
         for key, rename in (("nodes", names.node), ("switches", lambda old: names.new("switch", old))):
             if key in switch:
                 switch[key] = [rename(old) for old in switch[key]]
     imported = grouped(nodes, keep_all=True, in_order=True)
     imported.notes = []  # removed, because the notes contain names of nodes
-    return RenamedSite(imported, _renamed_queues(site.queues(), names), network, site.policy)
+    return facts._replace(nodes=imported, queues=_renamed_queues(facts.queues, names), unmodelled=())
 
 
 def _renamed_queues(queues: QueueTree, names: Names) -> QueueTree:

@@ -101,7 +101,7 @@ def anonymise_traces(
             renamed = renamed_site(site, names)
             written.append(out / ("site.yaml" if len(paths) == 1 else f"site-{len(written) + 1}.yaml"))
             text = cluster_yaml(
-                renamed.imported, "cluster", "a site", renamed.queues, (), renamed.network, renamed.policy
+                renamed.nodes, "cluster", "a site", renamed.queues, (), renamed.network, site.policy, renamed.restarts
             )
             write_text(written[-1], text)
     if not quiet:

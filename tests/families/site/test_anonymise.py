@@ -17,8 +17,9 @@ from support.command_line import fine, invoke
 from dagsim.config.schema import load_config
 from dagsim.errors import TraceError
 from dagsim.families.site.anonymise import Names, anonymise, renamed_site
-from dagsim.families.site.node_lists import FoundNode, read_nodes
+from dagsim.families.site.node_lists import FoundNode, SiteFacts, grouped, read_nodes
 from dagsim.model import Caps, Job, QueueTree, Request
+from dagsim.systems.cluster.models.kept_work import Preemption
 from dagsim.traces import open_trace
 from dagsim.traces.source import Source
 
@@ -130,7 +131,9 @@ def site_folder(tmp_path: Path) -> Path:
         "ClusterName=hydra\nSelectTypeParameters=CR_Core_Memory\nLicenses=abaqus:3\n"
         "NodeName=zeus[1-2] CPUs=8 RealMemory=65536 Feature=fastnet\n"
         "NodeName=hera1 CPUs=8 RealMemory=65536 Gres=gpu:a100:2 Feature=slownet,a100\n"
-        "PartitionName=heroes Nodes=zeus[1-2],hera1 Default=YES\nPartitionName=gods Nodes=hera1\n"
+        "PartitionName=heroes Nodes=zeus[1-2],hera1 Default=YES\n"
+        "PartitionName=gods Nodes=hera1 AllowAccounts=spartans\n"
+        "PreemptType=preempt/partition_prio\nPreemptMode=REQUEUE\n"
     )
     (folder / "topology.conf").write_text("SwitchName=olymp Nodes=zeus[1-2],hera1\n")
     (folder / "dump").write_text(
@@ -179,7 +182,9 @@ def test_a_folder_of_a_site_becomes_a_log_and_a_configuration_that_replay_alike(
     before = waits(folder / "sacct.txt", tmp_path / "own.yaml", tmp_path / "a")
     assert before["wait_s.mean"] > 0
     assert waits(log, config, tmp_path / "b") == before
-    own, renamed = (load_config(path).queues for path in (tmp_path / "own.yaml", config))
+    configs = [load_config(path) for path in (tmp_path / "own.yaml", config)]
+    assert configs[0].preemption == configs[1].preemption != Preemption()
+    own, renamed = (one.queues for one in configs)
     assert own is not None
     assert renamed is not None
     assert [len(getattr(renamed, name)) for name in ("tree", "partitions", "reservations", "outages", "licences")] == [
@@ -219,11 +224,13 @@ NODE = FoundNode("n01", (), 4.0, 8.0, "IDLE", True)
 
 def test_no_name_of_a_site_is_left_in_its_queues() -> None:
     queues = named(QueueTree)
-    site = SimpleNamespace(found_nodes=lambda: [NODE], network=lambda names: None, queues=lambda: queues, policy="fifo")
-    renamed = renamed_site(site, Names()).queues  # type: ignore[arg-type]
+    facts = SiteFacts(grouped([NODE]), queues, None, False, ("acme",))
+    site = SimpleNamespace(found_nodes=lambda: [NODE], facts=lambda: facts)
+    renamed = renamed_site(site, Names())  # type: ignore[arg-type]
     assert str(queues).count("acme") > 20
     assert "acme" not in str(renamed)
-    assert renamed.partitions[0].accounts == renamed.reservations[0].accounts == (renamed.tree[0].name,)
+    partition, reservation = renamed.queues.partitions[0], renamed.queues.reservations[0]
+    assert partition.accounts == reservation.accounts == (renamed.queues.tree[0].name,)
 
 
 @pytest.mark.family("slurm")
