@@ -91,6 +91,11 @@ def check_arguments(call: str, given: Iterable[str], *allowed: str) -> None:
             raise UnknownName(f"{call}: no argument {name!r}{choices(name, allowed)}")
 
 
+def call_hint(value: object) -> str:
+    """Suggest to make an object if ``value`` is the class itself."""
+    return f"; make one: {value.__name__}()" if isinstance(value, type) else ""
+
+
 def _by_words(name: str, names: list[str]) -> str:
     """If ``name`` consists of several words and each of them is the beginning of a known name,
     suggest these known names.

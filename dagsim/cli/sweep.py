@@ -63,8 +63,8 @@ def sweep(
     opened, described = _read(grid, output.name)
     if described.trains:
         wrong = {"--metric": metric, "--reference": reference, "--max-cells": max_cells, "--show": show or None}
-        if given := [name for name, value in wrong.items() if value is not None]:
-            raise InputError(f"{', '.join(given)}: does not apply to a sweep over training runs")
+        if unsuitable := [name for name, value in wrong.items() if value is not None]:
+            raise InputError(f"{', '.join(unsuitable)}: does not apply to a sweep over training runs")
         services.training_sweep(described, output, dry_run=dry_run)
         return
     plan = Plan.of_grid(described, "sweep" if opened is None else opened.manifest["command"])

@@ -20,8 +20,6 @@ from dagsim import services
 from dagsim.config import yaml
 from dagsim.config.bundled import spelled_out
 from dagsim.config.dumping import plain
-from dagsim.config.faults import explain
-from dagsim.config.json_schema import schema_of
 from dagsim.config.layers import is_visible, layered, ordered_settings
 from dagsim.config.yaml import Setting
 from dagsim.errors import CodeNotAllowed, ConfigError
@@ -303,6 +301,8 @@ def _validate(document: yaml.Document, *, own: bool = False) -> Config:
     try:
         return Config.model_validate(value, context=context)
     except ValidationError as error:
+        from dagsim.config.faults import explain
+
         raise ConfigError(*explain(error, document, json_schema())) from None
 
 
@@ -312,4 +312,6 @@ def json_schema(*, described: bool = False) -> dict[str, Any]:
     $schema=...``). If ``described`` is True, the keys of dataclasses also have descriptions, which
     are read from the source code.
     """
+    from dagsim.config.json_schema import schema_of
+
     return schema_of(Config, described=described)

@@ -19,7 +19,7 @@ from dagsim.metrics import summarize
 from dagsim.metrics.standings import PolicyResult, standings
 from dagsim.model import Cluster, Job
 from dagsim.model.arithmetic import check_whole
-from dagsim.spelling import check_arguments, nearest
+from dagsim.spelling import call_hint, check_arguments, nearest
 from dagsim.systems.cluster import ClusterPolicy
 from dagsim.systems.cluster.models import check_models
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime, Throughput
@@ -59,15 +59,16 @@ def simulate(
     """
     check_whole("seed", seed)
     if not isinstance(policy, str) and (isinstance(policy, type) or not callable(getattr(policy, "decide", None))):
-        hint = f"; make one: {policy.__name__}()" if isinstance(policy, type) else ""
-        raise UnknownName(f"policy must be a name or an object with a method decide(view), got {policy!r}{hint}")
+        raise UnknownName(
+            f"policy must be a name or an object with a method decide(view), got {policy!r}{call_hint(policy)}"
+        )
     machines = cluster if isinstance(cluster, Cluster) else Cluster.of(cluster)
     jobs = _workload(workload)
     model: Runtime = runtime if runtime is not None else Throughput() if isinstance(jobs, Synthetic) else Recorded()
-    given = models.pop("observers", ())
-    if not isinstance(given, Collection) or not all(map(callable, given)):
-        raise ConfigError(f"simulate: observers must be a list of functions, got {given!r}")
-    observers = list(given)
+    observers = models.pop("observers", ())
+    if not isinstance(observers, Collection) or not all(map(callable, observers)):
+        raise ConfigError(f"simulate: observers must be a list of functions, got {observers!r}")
+    observers = list(observers)
     check_arguments("simulate", models, *[part.name for part in fields(ClusterScenario) if part.init])
     check_models("simulate", {"runtime": model, **models})
     scenario = ClusterScenario(machines, jobs, runtime=model, **models)
@@ -95,8 +96,9 @@ def _workload(
     elif isinstance(workload, type) or not hasattr(workload, "jobs"):
         strange = [workload]
     if strange:
-        hint = f"; make one: {strange[0].__name__}()" if isinstance(strange[0], type) else ""
-        raise UnknownName(f"workload must be a name, a file, a Synthetic or jobs in a list, got {strange[0]!r}{hint}")
+        raise UnknownName(
+            f"workload must be a name, a file, a Synthetic or jobs in a list, got {strange[0]!r}{call_hint(strange[0])}"
+        )
     return workload
 
 

@@ -96,10 +96,12 @@ def run_of(outcome: Outcome, keep: Keep = "log") -> CellRun:
 
 
 def facts_of_run(played: Played | Outcome) -> dict[str, Any]:
+    """Return the facts about the workload and, if there are any, about the policy."""
     return dict(played.workload) | ({"decider": dict(played.decider)} if played.decider else {})
 
 
 def timing_of(played: Played | Outcome) -> dict[str, Any]:
+    """Return the times that the simulation took and the engine that it used, as in ``timing.jsonl``."""
     return {
         "policy": played.policy,
         "seed": played.seed,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dagsim.errors import InputError
@@ -59,9 +60,10 @@ def obstacle(folder: Store, schedule: Schedule, policy: str, job: int) -> str:
         InputError: The run belongs to another system, or its trace is missing or has changed.
     """
     from dagsim.systems.cluster.waits.present import Obstacles
+    from dagsim.systems.cluster.waits.wait_rules import rules_of_named
 
     scenario, jobs = _inputs(folder, schedule)
-    return Obstacles(scenario, folder.spec_of(policy)).of(jobs[job], jobs[job].arrival_s)
+    return Obstacles(scenario, partial(rules_of_named, folder.spec_of(policy))).of(jobs[job], jobs[job].arrival_s)
 
 
 def _inputs(folder: Store, schedule: Schedule) -> tuple[ClusterScenario, list[Job]]:

@@ -720,7 +720,10 @@ def _kind(is_grid: bool) -> type[Store]:
     """Return the class for a folder: ``GridStore`` if it contains a grid, and otherwise
     ``RunStore``.
     """
-    from dagsim.experiment.grid_store import GridStore
+    if is_grid:
+        from dagsim.experiment.grid_store import GridStore
+
+        return GridStore
     from dagsim.experiment.run_store import RunStore
 
-    return GridStore if is_grid else RunStore
+    return RunStore

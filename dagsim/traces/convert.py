@@ -126,7 +126,7 @@ def write_parquet(path: Path, jobs: Iterable[Job], meta: Mapping[str, Any]) -> N
 
 
 class _TaskRow(NamedTuple):
-    """What one row of a Parquet table is made from."""
+    """The objects from which one row of a Parquet table is made."""
 
     job: Job
     place: int

@@ -206,10 +206,7 @@ def with_offsets(
             )
         dated, only = reading_of([texts[column][row] for column in columns], lasts_s(row), zone)
         if repeats and not only:
-            report.note(
-                TWICE,
-                table.where(row),
-            )
+            report.note(TWICE, table.where(row))
         for column, text in zip(columns, dated, strict=True):
             texts[column][row] = text
     return replace(table, words_of=table.words_of | {column: texts[column] for column in columns})

@@ -37,7 +37,7 @@ class Part(NamedTuple):
 
 
 class Ways(NamedTuple):
-    """How decisions are made and judged."""
+    """The scheduler that makes the decisions, and the part of them that is judged."""
 
     binary: str = ""
     """A kube-scheduler that plays the timelines in the place of ``kube-default``."""

@@ -54,7 +54,7 @@ class FutureJobs:
     def __init__(self, scenario: ClusterScenario, state: QueueState) -> None:
         self.state = state
         log, t = state.log, state.t
-        self._known = numbers = np.sort(np.concatenate([state.running, state.waiting]))
+        self._numbers = numbers = np.sort(np.concatenate([state.running, state.waiting]))
         self.zero_s = min(float(log.submit_s[numbers].min()), t - 1.0)
         self.begins_s = t - self.zero_s
         self._is_running = np.isin(numbers, state.running)
@@ -76,7 +76,7 @@ class FutureJobs:
         self._jobs = replace(placed, observed_start_s=None, observed_nodes=None, begins_s=self.begins_s)
         if len(placed) < len(numbers):  # runs that fit on no node are left out of the simulation
             there = np.isin(jobs.ids.astype(str), placed.ids.astype(str))
-            self._known, self._is_running = numbers[there], self._is_running[there]
+            self._numbers, self._is_running = numbers[there], self._is_running[there]
             self.since_s, self.elapsed_s = self.since_s[there], self.elapsed_s[there]
             self._eligible_s = self._eligible_s[there]
             self._releases = np.flatnonzero(np.isinf(eligible_s[there])).tolist()
@@ -92,17 +92,17 @@ class FutureJobs:
     def run_s(self, kind: Future, run_times: RunTimes, streams: Sequence[np.random.Generator]) -> np.ndarray:
         """Return how long each of the n jobs in the system runs in total in each of R futures, in
         seconds, (n, R). Each future has its own random stream."""
-        log, limit_s, futures = self.state.log, self.state.log.limit_s[self._known], len(streams)
+        log, limit_s, futures = self.state.log, self.state.log.limit_s[self._numbers], len(streams)
         if kind is Future.LIMITS:
             run_s = np.repeat(limit_s[:, None], futures, axis=1)
         elif kind is Future.ORACLE:
-            true_s = log.run_s[self._known]
+            true_s = log.run_s[self._numbers]
             return np.repeat(np.where(np.isnan(true_s), limit_s, true_s)[:, None], futures, axis=1)
         else:
-            levels = np.stack([own.random(len(self._known)) for own in streams], axis=1)
+            levels = np.stack([own.random(len(self._numbers)) for own in streams], axis=1)
             drawn = [
                 run_times.draw(level, run_time_classes(log, job), float(done))
-                for job, level, done in zip(self._known.tolist(), levels, self.elapsed_s / limit_s, strict=True)
+                for job, level, done in zip(self._numbers.tolist(), levels, self.elapsed_s / limit_s, strict=True)
             ]
             run_s = np.array(drawn) * limit_s[:, None]
         least_s = np.where(self._is_running, self.elapsed_s + 1.0, 1.0)
@@ -114,7 +114,7 @@ class FutureJobs:
     def jobs(self, run_s: np.ndarray, arrivals: JobArrays | None) -> JobArrays:
         """Return the jobs of a future in which the jobs in the system run for ``run_s`` in total."""
         eligible_s = self._eligible_s.copy()
-        log, numbers = self.state.log, self._known
+        log, numbers = self.state.log, self._numbers
         if self._releases:
             ends_s = np.where(self._is_running, self.since_s + run_s, self.begins_s + run_s)
             by_name: dict[str, float] = {}
@@ -213,8 +213,8 @@ def queues_from(queues: QueueTree | None, zero_s: float, t: float) -> QueueTree 
     unknown."""
     if queues is None:
         return None
-    known = [period for period in queues.reservations if period.known_s is None or period.known_s <= t]
-    reservations = [moved for period in known for moved in _moved(period, zero_s)]
+    announced = [period for period in queues.reservations if period.known_s is None or period.known_s <= t]
+    reservations = [moved for period in announced for moved in _moved(period, zero_s)]
     outages = [
         replace(period, start_s=max(period.start_s - zero_s, 0.0), end_s=None)
         for period in queues.outages

@@ -27,7 +27,7 @@ from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.cluster.state import TaskState
 from dagsim.systems.cluster.view import ClusterView
 from dagsim.systems.cluster.waits.present import Obstacles, Present
-from dagsim.systems.cluster.waits.wait_rules import NextStep
+from dagsim.systems.cluster.waits.wait_rules import NextStep, rules_of
 from dagsim.systems.seam import Conversation, stated
 from dagsim.workload.arrays import JobArrays
 
@@ -45,7 +45,7 @@ class Player:
         self._log = log
         self._obstacles: Obstacles | None = None
         self._hindered: dict[int, str] = {}
-        decider = make_policy(self._estimated, policy, 0)
+        self._decider = decider = make_policy(self._estimated, policy, 0)
         self.knows_queue: bool = stated(decider, "decides_at_once") and stated(decider, "outlook") is not None
         """True if the policy decides about every waiting job, including jobs that never start but
         may block others."""
@@ -66,7 +66,7 @@ class Player:
         ``t``, even if nothing else runs. The text is empty if nothing prevents it."""
         words = self._hindered.get(job)
         if words is None:
-            self._obstacles = self._obstacles or Obstacles(self._estimated, self._policy)
+            self._obstacles = self._obstacles or Obstacles(self._estimated, partial(rules_of, self._decider))
             claimed = self._log.jobs.chosen(np.array([job]))
             if not self._log.limited[job]:
                 claimed = replace(claimed, estimate=None)
@@ -170,7 +170,7 @@ class Player:
         tasks: dict[str, TaskState] = {}
         for task in view.ready:
             tasks.setdefault(task.job.job.id, task)
-        return Present(view, policy, self._policy), tasks, basis.zero_s
+        return Present(view, policy), tasks, basis.zero_s
 
     def said(self, state: QueueState) -> dict[str, NextStep]:
         """Return the policy's current decision about each waiting job, by the job's id. The result

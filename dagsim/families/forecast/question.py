@@ -184,11 +184,11 @@ def _doubtful_reasons(listing: ListedById, queues: QueueTree | None, without_lim
         "quota": tree.has_quota,
     }
     remarks = []
-    for kind, known in there.items():
+    for kind, has_limits in there.items():
         reasons = [job.reason for job in listing.values() if job.reason.startswith(kind) and is_limit(job.reason)]
         reasons = [reason for reason in reasons if verdict_of(reason).fate is Fate.KNOWN]
-        if reasons and (without_limits or not known):
-            lacking = f"{without_limits} applies no limits" if known else "the configuration has no such limit"
+        if reasons and (without_limits or not has_limits):
+            lacking = f"{without_limits} applies no limits" if has_limits else "the configuration has no such limit"
             remarks.append(
                 f"{count_of(len(reasons), 'job waits', 'jobs wait')} for a limit such as {reasons[0]}, but "
                 f"{lacking}, so the forecasts are too early"

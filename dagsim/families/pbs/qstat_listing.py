@@ -51,10 +51,7 @@ def qstat_jobs(source: Source, options: TraceOptions, report: ReadReport) -> Ite
         report.rows += 1
         moments, is_doubtful = _moments(job, zone)
         if is_doubtful:
-            report.note(
-                TWICE,
-                source.where(place),
-            )
+            report.note(TWICE, source.where(place))
         fields = {"Resource_List.mem": "0"} | job | moments
         owner = job.get("euser") or job.get("Job_Owner", "").partition("@")[0]
         fields |= {"user": owner, "account": job.get("Account_Name", ""), "queue": job.get("queue", "")}

@@ -167,8 +167,11 @@ def _renamed_queues(queues: QueueTree, names: Names) -> QueueTree:
     def users(values: Mapping[str, _Value]) -> dict[str, _Value]:
         return {names.new("user", user): value for user, value in values.items()}
 
-    def nodes(listed: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple([names.node(name) for name in listed])
+    def listed(kind: str, old: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple([names.new(kind, name) for name in old])
+
+    def nodes(old: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple([names.node(name) for name in old])
 
     def alias(text: str) -> str:
         namespace, slash, queue = text.rpartition("/")
@@ -181,6 +184,7 @@ def _renamed_queues(queues: QueueTree, names: Names) -> QueueTree:
             users=users(node.users),
             user_priorities=users(node.user_priorities),
             limits_of=users(node.limits_of),
+            job_limits_of=users(node.job_limits_of),
             aliases=tuple(map(alias, node.aliases)),
             children=tuple(map(queue, node.children)),
         )
@@ -196,6 +200,10 @@ def _renamed_queues(queues: QueueTree, names: Names) -> QueueTree:
                     name=names.new("partition", part.name),
                     nodes=nodes(part.nodes),
                     qos=names.new("qos", part.qos),
+                    accounts=listed("account", part.accounts),
+                    denied_accounts=listed("account", part.denied_accounts),
+                    allowed_qos=listed("qos", part.allowed_qos),
+                    denied_qos=listed("qos", part.denied_qos),
                 )
                 for part in queues.partitions
             ]
@@ -205,14 +213,20 @@ def _renamed_queues(queues: QueueTree, names: Names) -> QueueTree:
                 replace(
                     qos,
                     name=names.new("qos", qos.name),
-                    preempts=tuple([names.new("qos", other) for other in qos.preempts]),
+                    preempts=listed("qos", qos.preempts),
                 )
                 for qos in queues.qos
             ]
         ),
         reservations=tuple(
             [
-                replace(one, name=names.new("reservation", one.name), nodes=nodes(one.nodes))
+                replace(
+                    one,
+                    name=names.new("reservation", one.name),
+                    nodes=nodes(one.nodes),
+                    accounts=listed("account", one.accounts),
+                    users=listed("user", one.users),
+                )
                 for one in queues.reservations
             ]
         ),

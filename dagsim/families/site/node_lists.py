@@ -183,7 +183,7 @@ class _Part(NamedTuple):
 
 
 class SiteFacts(NamedTuple):
-    """What the files of a site describe."""
+    """The nodes, queues and network of a site, as its files describe them."""
 
     nodes: ImportedCluster
     queues: QueueTree

@@ -478,9 +478,9 @@ class ClusterScenario(Models, ClusterWorld):
         rules, if any, under which a given job could never start.
         """
         # imported here because present_waits imports this module
-        from dagsim.systems.cluster.waits.present import Obstacles
+        from dagsim.systems.cluster.waits.present import Obstacles, rules_of_site
 
-        return Obstacles(self, None).rules_against
+        return Obstacles(self, rules_of_site).rules_against
 
     def _period(self, file: TraceFile, trace: Trace) -> StoredJobs:
         """Return the jobs in the chosen period of a log, including the jobs that are in the system

@@ -109,7 +109,7 @@ class PlainRows:
         together = self._yes_or_no(checks, "gang")
         checks.drop(seconds < 0, ImpossibleTimes("with a negative duration_s"))
         estimate = self._estimates(checks)
-        each = self._amounts(checks, instances)
+        amounts = self._amounts(checks, instances)
         batch = np.where(table.blank(AT["batch"]), 0, checks.count(AT["batch"], "batch", 0, blank=0))
         names, model = table.words(AT["gpu_type"]), table.words(AT["model"])
         types = [self._types(text) for text in names.words]
@@ -117,7 +117,7 @@ class PlainRows:
         seconds, estimate = (
             options.all_on_reference(column, measured_on, names.place) for column in (seconds, estimate)
         )
-        gang = together & (each.instances > 1)
+        gang = together & (amounts.instances > 1)
 
         def kind(*values: Any) -> TaskKind:
             of = _KindColumns(*values)
@@ -129,8 +129,8 @@ class PlainRows:
             checks,
             np.zeros(len(table)),
             np.where(seconds < options.floor_s, options.floor_s, seconds),
-            each.instances,
-            _KindColumns(each.gpus, each.cpus, each.memory_gb, gang, names.place, model.place, batch),
+            amounts.instances,
+            _KindColumns(amounts.gpus, amounts.cpus, amounts.memory_gb, gang, names.place, model.place, batch),
             kind,
             "task",
             estimate=optional(estimate),

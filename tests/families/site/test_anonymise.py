@@ -5,18 +5,20 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 from support.command_line import fine, invoke
 
 from dagsim.config.schema import load_config
 from dagsim.errors import TraceError
-from dagsim.families.site.anonymise import anonymise
-from dagsim.families.site.node_lists import read_nodes
-from dagsim.model import Job, Request
+from dagsim.families.site.anonymise import Names, anonymise, renamed_site
+from dagsim.families.site.node_lists import FoundNode, read_nodes
+from dagsim.model import Caps, Job, QueueTree, Request
 from dagsim.traces import open_trace
 from dagsim.traces.source import Source
 
@@ -182,6 +184,70 @@ def test_a_folder_of_a_site_becomes_a_log_and_a_configuration_that_replay_alike(
     assert renamed is not None
     assert [len(getattr(renamed, name)) for name in ("tree", "partitions", "reservations", "outages", "licences")] == [
         len(getattr(own, name)) for name in ("tree", "partitions", "reservations", "outages", "licences")
+    ]
+
+
+_RESOURCES = {"gpus_of", "quota", "borrow", "lend", "minutes", "billing", "scheduler"}
+"""Fields whose keys are resources and parameters, which keep their names."""
+
+
+def named(part: Any, hint: Any = None) -> Any:
+    """Return a part of a site in which every text is a name of the site."""
+    hint = hint or part
+    if hint is str:
+        return "acme"
+    if get_origin(hint) is tuple:
+        return (named(get_args(hint)[0]),)
+    if get_origin(hint) is Mapping:
+        return {"acme": named(get_args(hint)[1])}
+    if not is_dataclass(hint):
+        return {float: 1.0, Caps: Caps()}[hint]
+    hints = get_type_hints(hint, include_extras=False)
+    values = {
+        field.name: named(hints[field.name])
+        for field in fields(hint)
+        if (hints[field.name] is str or get_origin(hints[field.name]) in (tuple, Mapping))
+        and field.name not in _RESOURCES | {"children"}
+    }
+    required = {"start_s": 0.0, "end_s": 10.0}
+    build: Any = hint
+    return build(**{name: required[name] for name in required if name in hints} | values)
+
+
+NODE = FoundNode("n01", (), 4.0, 8.0, "IDLE", True)
+
+
+def test_no_name_of_a_site_is_left_in_its_queues() -> None:
+    queues = named(QueueTree)
+    site = SimpleNamespace(found_nodes=lambda: [NODE], network=lambda names: None, queues=lambda: queues, policy="fifo")
+    renamed = renamed_site(site, Names()).queues  # type: ignore[arg-type]
+    assert str(queues).count("acme") > 20
+    assert "acme" not in str(renamed)
+    assert renamed.partitions[0].accounts == renamed.reservations[0].accounts == (renamed.tree[0].name,)
+
+
+@pytest.mark.family("slurm")
+def test_the_columns_of_old_logs_stay_and_other_resources_lose_their_names(tmp_path: Path) -> None:
+    head = "JobID|User|Cluster|State|Submit|Start|Elapsed|Timelimit|NNodes|ReqNodes|ReqCPUS|NCPUS|ReqMem|ReqTRES|"
+    head += "AllocTRES|ReqGRES|AllocGRES|Restarts|Reason|Comment|SubmitLine"
+    lines = [
+        "1|ada|acme|COMPLETED|1772440001|1772440009|00:10:00|01:00:00|2|2|8|8|4Gn|cpu=8,gres/acme=1,license/acme=2,node=2|"
+        "cpu=8,node=2|PER_NODE:gpu:tesla:2,acme:1||0|ReqNodeNotAvail, UnavailableNodes:acme[1-3]|acme|",
+        "2|ada|acme2|COMPLETED|1772440002|1772440010|00:20:00|01:00:00|1|1|4|4|4Gn|cpu=4,node=1|cpu=4,node=1||acme:1|0|"
+        "|acme|sbatch --begin=now+acme a.sh",
+        "3|ada|acme2|COMPLETED|1772440003|1772450010|00:20:00|01:00:00|1|1|4|4|4Gn|cpu=4,node=1|cpu=4,node=1|gpu:1||0|"
+        "|acme|sbatch --begin=now+2hours a.sh",
+    ]
+    (tmp_path / "log.txt").write_text("\n".join([head, *lines]) + "\n")
+    (copy,) = anonymise([tmp_path / "log.txt"], tmp_path / "out")
+    before, after = (list(open_trace(path).jobs()) for path in (tmp_path / "log.txt", copy))
+    assert "acme" not in copy.read_text()
+    assert "UnavailableNodes" not in copy.read_text()
+    assert [job.tasks[0].gpus for job in after] == [2, 0, 1]
+    assert before[0].request == Request(licences=(("acme", 2),))
+    assert after[0].request == Request(licences=(("licence-1", 2),))
+    assert [replace(job, request=None) for job in nameless(after)] == [
+        replace(job, request=None) for job in nameless(before)
     ]
 
 

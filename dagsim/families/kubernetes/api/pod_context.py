@@ -1,4 +1,4 @@
-"""What the other objects of a cluster, and the status of a pod, determine about how the pod is scheduled."""
+"""Facts about a pod that follow from its status and from the other objects of its cluster."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dagsim.traces.documents import object_in, text_in
 
 
 class PodContext(NamedTuple):
-    """What the spec of a pod does not contain, but a scheduler needs. A manifest in a log of dagsim
-    contains it under ``resolved``, because the log has no other objects.
+    """Facts about a pod that its spec does not contain, but a scheduler needs. A manifest in a log of
+    dagsim contains them under ``resolved``, because the log has no other objects.
     """
 
     services: Mapping[str, Any]

@@ -54,12 +54,12 @@ def series(page: bytes, name: str) -> list[tuple[dict[str, str], float]]:
     if start < 0:
         return []
     end = page.find(b"\n#", start + 1)
-    found = []
+    samples = []
     for line in page[start : end if end >= 0 else len(page)].split(b"\n"):
         if line.startswith(name.encode()) and (match := _LINE.fullmatch(line)) and match[1].decode() == name:
             labels = {key.decode(): value.decode() for key, value in _LABEL.findall(match[2] or b"")}
-            found.append((labels, float(match[3])))
-    return found
+            samples.append((labels, float(match[3])))
+    return samples
 
 
 def summed(page: bytes, name: str, label: str = "", values: Iterable[str] = ()) -> float:

@@ -27,8 +27,8 @@ from dagsim.workload.records import clipped
 
 
 class AccountingRow(NamedTuple):
-    """What Slurm states about one attempt of a job. ``Sacct`` builds jobs from such rows, which are
-    made from the text and the JSON of ``sacct``, and from listings of the queue.
+    """One attempt of a job, as Slurm states it. ``Sacct`` builds jobs from such rows, which are made
+    from the text and the JSON of ``sacct``, and from listings of the queue.
 
     The fields have the names of sacct's columns, and contain texts in sacct's syntax. A text is
     empty if the value is not stated.

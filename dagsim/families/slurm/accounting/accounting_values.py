@@ -163,6 +163,12 @@ def gres_tres(lists: Mapping[str, str], nodes: int, tasks: int = 1, sockets: int
     return ""
 
 
+def gpus_of_gres(gres: str) -> str:
+    """Return a list of gres in which every resource other than GPUs is called ``other``."""
+    parts = re.sub(r"\([^()]*\)", "", gres).split(",") if not is_unset(gres) else ()
+    return ",".join(part if _GRES.fullmatch(part.strip()) else "other" for part in parts)
+
+
 def limit_s(raw: str, text: str) -> float | None:
     """Return the time limit in seconds. It is read from ``TimelimitRaw`` (minutes), or else from
     ``Timelimit`` (a duration). Like Slurm when it plans ahead, assume a year if the job has no

@@ -8,51 +8,70 @@ import re
 from collections.abc import Iterator
 
 from dagsim.families.site.anonymise import Names
-from dagsim.families.slurm.accounting.accounting_rows import COLUMNS, sacct_rows
-from dagsim.families.slurm.accounting.accounting_values import licences_or_none
-from dagsim.families.slurm.accounting.submission import Submission, submission
+from dagsim.families.slurm.accounting.accounting_rows import COLUMNS, AccountingRow, sacct_rows
+from dagsim.families.slurm.accounting.accounting_values import gpus_of_gres
+from dagsim.families.slurm.accounting.submission import RELATIVE_BEGIN, Submission, submission
 from dagsim.model import Condition, Request
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
 
-_KINDS = {"User": "user", "Account": "account", "QOS": "qos"}
-_KEPT = frozenset(
-    (
-        *("JobIDRaw", "JobID", "Submit", "Eligible", "Start", "End", "ElapsedRaw", "Suspended", "TimelimitRaw"),
-        *("NNodes", "ReqNodes", "NCPUS", "ReqMem", "Priority", "Reason", "Flags"),
-    )
+_KEPT = (
+    *("JobIDRaw", "JobID", "Submit", "Eligible", "Start", "End", "ElapsedRaw", "Elapsed", "Suspended"),
+    *("TimelimitRaw", "Timelimit", "NNodes", "ReqNodes", "NCPUS", "ReqCPUS", "ReqMem", "Restarts"),
 )
 """Columns that are copied: numbers, times and words of Slurm. All others are replaced, or left empty."""
-_RESOURCES = ("billing=", "cpu=", "gres/", "mem=", "node=")
+_RESOURCES = ("billing=", "cpu=", "gres/gpu=", "gres/gpu:", "gres/shard", "license/", "mem=", "node=")
+_TIME = re.compile(rf"{RELATIVE_BEGIN.pattern}|[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}(?:T[0-9:.]+)?")
 
 
 def sacct_lines(source: Source, names: Names) -> Iterator[str]:
     """Yield the lines of an anonymised copy. Job steps and damaged rows are left out."""
     yield "|".join(COLUMNS) + "\n"
-    for _, row in sacct_rows(source, ReadReport(), None):
-        told = dict(zip(COLUMNS, row, strict=True))
-        if "." in (told["JobID"] or told["JobIDRaw"]).partition("[")[0]:
+    for _, cells in sacct_rows(source, ReadReport(), None):
+        row = AccountingRow._make(cells)
+        if "." in (row.JobID or row.JobIDRaw).partition("[")[0]:
             continue
-        fields = {column: text if column in _KEPT else "" for column, text in told.items()}
-        for column, kind in _KINDS.items():
-            fields[column] = names.new(kind, told[column])
-        fields["Partition"] = ",".join(names.new("partition", partition) for partition in told["Partition"].split(","))
-        fields["NodeList"] = names.nodes(told["NodeList"])
-        for column in ("ReqTRES", "AllocTRES"):  # drop licences, because their names could identify the site
-            fields[column] = ",".join(part for part in told[column].split(",") if part.startswith(_RESOURCES))
-        asked = licences_or_none(fields["ReqTRES"])
-        terms = submission(told["SubmitLine"], told["Constraints"], told["Reservation"], told["Partition"], asked)
-        fields["Constraints"] = names.constraint(terms.request.constraint) if terms.request else ""
-        fields["Reservation"] = names.new("reservation", terms.request.reservation) if terms.request else ""
-        # write a new command line, because the original may contain names and paths
-        fields["SubmitLine"] = _submit_line(terms, names)
-        # drop the user's number in ``CANCELLED by 1007``
-        fields["State"] = (told["State"].split() or [""])[0]
+        copy = _copy(row, names)
         # Vertical bars may remain in these columns: they split the field, but the reader joins the
         # parts again.
         free = ("Constraints", "SubmitLine")
-        cells = [text if name in free else text.replace("|", " ") for name, text in fields.items()]
-        yield "|".join(text.replace("\n", " ") for text in cells) + "\n"
+        texts = [text if name in free else text.replace("|", " ") for name, text in copy._asdict().items()]
+        yield "|".join(text.replace("\n", " ") for text in texts) + "\n"
+
+
+def _copy(row: AccountingRow, names: Names) -> AccountingRow:
+    """Return a row with pseudonyms for all names."""
+    terms = submission(row.SubmitLine, row.Constraints, row.Reservation, row.Partition, ())
+    return AccountingRow(**{column: getattr(row, column) for column in _KEPT})._replace(
+        User=names.new("user", row.User),
+        Account=names.new("account", row.Account),
+        QOS=names.new("qos", row.QOS),
+        Cluster=names.new("cluster", row.Cluster),
+        Partition=",".join(names.new("partition", partition) for partition in row.Partition.split(",")),
+        NodeList=names.nodes(row.NodeList),
+        ReqTRES=_tres(row.ReqTRES, names),
+        AllocTRES=_tres(row.AllocTRES, names),
+        ReqGRES=gpus_of_gres(row.ReqGRES),
+        AllocGRES=gpus_of_gres(row.AllocGRES),
+        Constraints=names.constraint(terms.request.constraint) if terms.request else "",
+        Reservation=names.new("reservation", terms.request.reservation) if terms.request else "",
+        # write a new command line, because the original may contain names and paths
+        SubmitLine=_submit_line(terms, names),
+        # drop the user's number in ``CANCELLED by 1007``
+        State=(row.State.split() or [""])[0],
+    )
+
+
+def _tres(listed: str, names: Names) -> str:
+    """Return a list of resources with pseudonyms for licences, and without resources that dagsim does
+    not read, because their names could identify the site."""
+    parts = []
+    for part in listed.split(","):
+        licence, mark, count = part.removeprefix("license/").partition("=")
+        if part.startswith("license/"):
+            part = f"license/{names.new('licence', licence)}{mark}{count}"
+        parts += [part] * part.startswith(_RESOURCES)
+    return ",".join(parts)
 
 
 def _submit_line(terms: Submission, names: Names) -> str:
@@ -70,7 +89,7 @@ def _submit_line(terms: Submission, names: Names) -> str:
         words += [f"-L {licences}"] * bool(licences) + ["--exclusive"] * request.exclusive
         words += [f"-d {_dependency(request)}"] * bool(request.after)
         words += [f"--array=0-1%{request.array_limit}"] * (request.array_limit is not None)
-    words += [f"--begin={terms.begin}"] * bool(re.match(r"now|\d{4}-\d\d-\d\d", terms.begin))
+    words += [f"--begin={terms.begin}"] * bool(_TIME.fullmatch(terms.begin))
     if terms.name:
         words.append(f"-J {names.new('job', terms.name)}")
     words += ["-d singleton"] * terms.singleton

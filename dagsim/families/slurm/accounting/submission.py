@@ -252,14 +252,15 @@ def _after(text: str) -> tuple[tuple[str, ...], bool, str]:
 
 
 _UNITS_S = {"": 1, "second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 7 * 86400}
-_RELATIVE = re.compile(r"now(?:\+(\d{1,9})(second|minute|hour|day|week)?s?)?")
+RELATIVE_BEGIN = re.compile(r"now(?:\+(\d{1,9})(second|minute|hour|day|week)?s?)?")
+"""A begin time that is relative to the submission."""
 
 
 def begin_after_s(begin: str, submit_s: float, moment_s: Callable[[str], float | None]) -> float | None:
     """Return how many seconds after the submission a job may begin (sbatch(1), ``--begin``). The
     result is at least 0, or None if the time cannot be read. ``moment_s`` reads a date with a
     time."""
-    if match := _RELATIVE.fullmatch(begin.strip()):
+    if match := RELATIVE_BEGIN.fullmatch(begin.strip()):
         return float(int(match[1] or 0) * _UNITS_S[match[2] or ""])
     if not re.match(r"\d{4}-\d\d-\d\d", begin):
         return None

@@ -80,11 +80,7 @@ def _squeue_rows(source: Source, report: ReadReport, zone: ZoneInfo | None) -> I
         listed.add(job.submission)
         report.rows += len(ids)
         if job.has_two_readings:
-            report.note(
-                TWICE,
-                source.where(job.line),
-                len(ids),
-            )
+            report.note(TWICE, source.where(job.line), len(ids))
         depends = job.state == "PENDING" and job.state_reason == "Dependency" and bool(job.conditions)
         if why := "" if depends or job.state != "PENDING" else NOT_QUEUED.get(job.state_reason, ""):
             unlisted.update(ids)

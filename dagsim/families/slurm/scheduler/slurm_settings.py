@@ -141,9 +141,9 @@ def slurm_settings(queues: QueueTree) -> SlurmSettings:
         ConfigError: A value has the wrong type or is out of range.
     """
     whole = {one.name for one in fields(SlurmSettings) if one.type == "int"}
-    given: dict[str, object] = {
+    parameters: dict[str, object] = {
         name: int(value) if name in whole and isinstance(value, float) and value.is_integer() else value
         for name, value in queues.scheduler.items()
     }  # numbers in a configuration are floats
-    settings: dict[str, Any] = arguments_of("queues.scheduler: policy", "slurm-multifactor", SlurmSettings, given)
+    settings: dict[str, Any] = arguments_of("queues.scheduler: policy", "slurm-multifactor", SlurmSettings, parameters)
     return SlurmSettings(**settings)

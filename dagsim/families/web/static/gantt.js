@@ -274,7 +274,7 @@ class Gantt {
   }
 }
 
-// The palette of dagsim/pictures/palette.py, which replaces the mark; then lighter and darker: neighbours differ in hue.
+// The palette of dagsim/pictures/colours.py, which replaces the mark; then lighter and darker: neighbours differ in hue.
 const COLOURS = "@COLOURS@".split(" ");
 const HUES = COLOURS.map(colour => [1, 3, 5].map(at => parseInt(colour.slice(at, at + 2), 16)));
 const shaded = (part, shade) => Math.round(shade > 0 ? part + (255 - part) * shade : part * (1 + shade));

@@ -1,6 +1,4 @@
-"""What is known about the jobs that have arrived in a simulation: their load and, for a log, their
-recorded starts.
-"""
+"""The jobs that have arrived in a simulation: their load and, for a log, their recorded starts."""
 
 from __future__ import annotations
 

@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from dagsim.errors import ConfigError
 from dagsim.model import QueueTree
 from dagsim.registry import Entry, Registry
+from dagsim.spelling import call_hint
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import FailureModel
 from dagsim.systems.cluster.models.kept_work import Preemption
@@ -125,7 +126,7 @@ _KINDS: Mapping[str, Registry[Any] | type] = {
     "queues": QueueTree,
 }
 """For each field of ``Models``, its class or the registry that states which method it needs."""
-_OPTIONAL = ("setup", "network", "sharing", "communication", "queues")
+_OPTIONAL = [model.name for model in fields(Models) if model.default is None]
 
 
 def check_models(call: str, models: Mapping[str, Any]) -> None:
@@ -141,8 +142,9 @@ def check_models(call: str, models: Mapping[str, Any]) -> None:
         for part in value if name == "failures" and isinstance(value, list | tuple) else [value]:
             if isinstance(part, kind) if isinstance(kind, type) else _has_method(part, kind):
                 continue
-            hint = f"; make one: {part.__name__}()" if isinstance(part, type) else ""
-            raise ConfigError(f"{call}: {name} must be a model object, not a name or a value; got {part!r}{hint}")
+            raise ConfigError(
+                f"{call}: {name} must be a model object, not a name or a value; got {part!r}{call_hint(part)}"
+            )
 
 
 def _has_method(value: object, kind: Registry[Any]) -> bool:

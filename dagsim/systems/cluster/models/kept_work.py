@@ -1,4 +1,4 @@
-"""What a stopped run keeps of its work, and what stopping and resuming it costs."""
+"""The work that a stopped run keeps, and the costs of stopping and resuming it."""
 
 from __future__ import annotations
 

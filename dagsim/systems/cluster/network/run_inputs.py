@@ -1,5 +1,5 @@
-"""What a run reads over the network before it computes: the outputs of parents, data, and the state
-of an earlier run.
+"""The flows that a run reads over the network before it computes: the outputs of parents, data, and
+the state of an earlier run.
 """
 
 from __future__ import annotations

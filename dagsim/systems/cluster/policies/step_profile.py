@@ -1,4 +1,4 @@
-"""How much of a resource is free from which time on."""
+"""The free amount of a resource over time, as a step function."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from dagsim.systems.cluster.resources.nodes import NodeState
 from dagsim.systems.cluster.state import JobState, TaskState
 from dagsim.systems.cluster.view import ClusterView
 from dagsim.systems.cluster.waits.room_tally import NodeStanding, RoomTally, lacking_causes
-from dagsim.systems.cluster.waits.wait_rules import rules_of_policy
+from dagsim.systems.cluster.waits.wait_rules import rules_of_named
 
 Causes: TypeAlias = tuple[Cause, ...]
 """All causes that kept a job waiting at one time."""
@@ -123,7 +123,7 @@ class _Past:
 
         kernel = ClusterScenario(schedule.cluster, (), queues=queues, network=network).kernel(0)
         self._machines, self._policy = kernel.machines, policy
-        self._rules = rules_of_policy(policy, ClusterView(kernel))
+        self._rules = rules_of_named(policy, ClusterView(kernel))
         self._facts, self._source = schedule.jobs, iter(jobs)
         self._jobs: list[JobState] = []
         self._held: dict[tuple[int, int], tuple[TaskState, int, int, tuple[int, ...]]] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import reduce
 from itertools import count
@@ -21,11 +21,11 @@ from dagsim.systems.cluster.view import ClusterView
 if TYPE_CHECKING:
     from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.cluster.waits.room_tally import NodeStanding, RoomTally, lacking_causes
-from dagsim.systems.cluster.waits.wait_rules import Standing, WaitRules, rules_of_policy
+from dagsim.systems.cluster.waits.wait_rules import Standing, WaitRules, rules_of
 from dagsim.systems.seam import stated
 
 
-def _rules_of_site(view: ClusterView) -> WaitRules:
+def rules_of_site(view: ClusterView) -> WaitRules:
     """Return the rules that a family derives from the queues of a site. If no family does this,
     there are no limits.
     """
@@ -44,7 +44,7 @@ class Present:
     order. For other policies, the order is by priority and arrival.
     """
 
-    def __init__(self, view: ClusterView, policy: Any, spec: str) -> None:
+    def __init__(self, view: ClusterView, policy: Any) -> None:
         self._view = view
         self._users: dict[int, list[TaskState]] = {}
         for run in view.running.values():
@@ -55,7 +55,7 @@ class Present:
         if (outlook := stated(policy, "outlook")) is not None:
             self.rules, self.standings = outlook(view)
         else:
-            self.rules = rules_of_policy(spec, view)
+            self.rules = rules_of(policy, view)
             for run in view.running.values():
                 self.rules.started(run.id, run.task, run.instances, run.type)
             order = sorted(view.ready, key=lambda task: (-task.job.job.priority, task.job.job.arrival_s, task.order))
@@ -133,15 +133,14 @@ class Obstacles:
     nothing else is running.
     """
 
-    def __init__(self, scenario: ClusterScenario, policy: str | None) -> None:
+    def __init__(self, scenario: ClusterScenario, rules: Callable[[ClusterView], WaitRules]) -> None:
         """Create a simulation of the site without jobs. The times of reservations are on the clock
-        of ``scenario.queues``. If ``policy`` is None, the rules are those that a family derives
-        from these queues (``site_rules``).
+        of ``scenario.queues``. ``rules`` returns the rules for a view of the empty simulation.
         """
         empty = replace(scenario, workload=(), outages=False, failures=(), admission=False, engine="simpy")
         self._queues, self._kernel = scenario.queues or QueueTree(), empty.kernel(0)
         view, self._runtime = ClusterView(self._kernel), scenario.runtime
-        self._rules = _rules_of_site(view) if policy is None else rules_of_policy(policy, view)
+        self._rules = rules(view)
         self._numbers = count()
 
     def rules_against(self, job: Job) -> str:

@@ -1,4 +1,4 @@
-"""Which resources a task lacks: a count of how many of its instances fit on the nodes."""
+"""The resources that a task lacks, found by counting how many of its instances fit on the nodes."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ from dagsim.model import (
     gpu_type,
 )
 from dagsim.model.log import Schedule
+from dagsim.own_code import Allowed, allow
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.failures import Maintenance
@@ -36,6 +38,7 @@ from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.cluster.waits.causes import Stretch, binding_causes, causes_by_time
 from dagsim.systems.cluster.waits.present import Obstacles
+from dagsim.systems.cluster.waits.wait_rules import rules_of_named
 
 FIFO = "slurm-multifactor[order=basic,bf_interval_s=1,bf_resolution_s=1]"
 
@@ -116,6 +119,28 @@ def test_conditions_of_a_job_are_named_until_they_are_met() -> None:
         "one": [(1, 6, "jobs a, b had not ended (one is enough)")],
         "held": [(1, 8, "according to the log, it was not eligible yet (a hold or a dependency)")],
     }
+
+
+def test_limits_of_a_users_own_policy_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_limits.py").write_text(
+        "from dagsim.systems.cluster.api import WaitRules\n"
+        "from dagsim.systems.cluster.policies import POLICIES\n"
+        "class Rules(WaitRules):\n"
+        "    def limits(self, task):\n"
+        "        return [f'{task.job.job.id} may not start']\n"
+        "class Own:\n"
+        "    def decide(self, view):\n"
+        "        yield from POLICIES.create('fifo').decide(view)\n"
+        "    def wait_rules(self, view):\n"
+        "        return Rules()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    jobs, own = [job("a", 10, 2), job("b", 1, 1, 1.0)], "own_limits:Own"
+    assert why(jobs, "b", nodes(1), own) == [(1, 10, ("limit", "gpus"))]
+    schedule = ClusterKernel(Cluster(nodes(1)), jobs).run(POLICIES.create(own))
+    with allow(Allowed()):  # a command that must not import it explains the wait without its limits
+        (stretch,) = explained(schedule, jobs, 1, own)
+    assert kinds(stretch) == ("gpus",)
 
 
 def test_gpus_of_types_that_a_job_may_not_use_do_not_count() -> None:
@@ -317,8 +342,8 @@ def test_a_job_that_its_partition_could_never_hold_is_told_so(
     small, large = NodePartition("small", ("T4-0", "T4-1")), NodePartition("large", ("T4-2", "V100-16-0"))
     scenario = ClusterScenario(Cluster(machines), [], queues=QueueTree(partitions=(small, large)))
     asked = job("j", 1.0, gpus, instances=instances, gang=gang, partition="small")
-    assert obstacle in Obstacles(scenario, "fifo").of(asked, 0.0)
-    assert bool(obstacle) == bool(Obstacles(scenario, "fifo").of(asked, 0.0))
+    assert obstacle in Obstacles(scenario, partial(rules_of_named, "fifo")).of(asked, 0.0)
+    assert bool(obstacle) == bool(Obstacles(scenario, partial(rules_of_named, "fifo")).of(asked, 0.0))
 
 
 @pytest.mark.family("fabric")
