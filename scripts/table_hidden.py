@@ -26,6 +26,7 @@ import command
 import numpy as np
 import torch
 from command import markdown
+from scipy.stats import trim_mean
 from sweeps import RESULTS, finished
 from table_general import OUT
 
@@ -291,8 +292,7 @@ def interquartile_mean(ratios: np.ndarray, resamples: int = 5000) -> str:
     runs, tasks = ratios.shape
     drawn = np.random.default_rng(0).integers(runs, size=(resamples, runs, tasks))
     every = np.concatenate([ratios.reshape(1, -1), ratios[drawn, np.arange(tasks)].reshape(resamples, -1)])
-    cut = runs * tasks // 4
-    mean, *means = np.sort(every, axis=1)[:, cut : runs * tasks - cut].mean(axis=1)
+    mean, *means = trim_mean(every, 0.25, axis=1)
     low, high = np.quantile(means, (0.025, 0.975))
     return f"{mean:.3f} ({low:.3f} to {high:.3f})"
 

@@ -106,7 +106,7 @@ def relaxation_of(
 
 
 class _Tasks(NamedTuple):
-    """What the n tasks of all jobs demand, of P places."""
+    """The demands of the n tasks of all jobs, and which of the P places have room for them."""
 
     copies: np.ndarray  # shape (n,), float64, as in ``Relaxation``
     demands: np.ndarray  # shape (n, 3), float64: GPUs, cores and GB that a copy needs

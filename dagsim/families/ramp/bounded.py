@@ -13,7 +13,7 @@ class Bounded(dict[KeyT, ValueT]):
     added, because long training runs keep producing new sets of servers.
     """
 
-    most = 100_000
+    most = 100_000  # also a class attribute, because pickle sets items before attributes
 
     def __init__(self, most: int = most) -> None:
         super().__init__()

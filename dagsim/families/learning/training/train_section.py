@@ -43,7 +43,9 @@ def for_system(section: Any, system: System | type[System]) -> Any:
 
 
 def _is_its_own(codec: str, system: System | type[System]) -> bool:
-    """Return True if ``ALL_CODECS`` has no codec of this name, or that of another system."""
+    """Return True if ``ALL_CODECS`` has no codec of this name, or that of another system. All other codecs
+    are read with the section, whose messages name the key (``train.codec``).
+    """
     if codec not in ALL_CODECS:
         return True
     own: Any = system.codecs
