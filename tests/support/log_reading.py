@@ -30,11 +30,13 @@ def first_starts(schedule: Schedule) -> dict[str, float]:
 
 
 def starts_in_order(schedule: Schedule) -> list[float]:
-    """Time of the first start of each job that started, without its name."""
-    return list(first_starts(schedule).values())
+    """Time of each start of each job that started, without its name."""
+    return [time_s for times in start_times(schedule).values() for time_s in times]
 
 
 def ends(schedule: Schedule) -> dict[str, float]:
     """When each job was completed that was."""
-    times = {row.job: row.time_s for row in rows_of(schedule.log, Kind.COMPLETED)}
+    completed = rows_of(schedule.log, Kind.COMPLETED)
+    times = {row.job: row.time_s for row in completed}
+    assert len(times) == len(completed)
     return {schedule.jobs[job].id: times[job] for job in sorted(times)}

@@ -332,7 +332,7 @@ def test_an_interval_that_is_not_there_does_not_reach_over_the_bound() -> None:
     notes = plan_table(search, today, target, workload="w", prices=Prices(), demand=NOTHING, begins=Beginning()).notes
     assert search.best is not None
     assert any(note.startswith("No interval: ") for note in notes)
-    assert not any("reaches over" in note for note in notes)
+    assert not any("extends beyond" in note for note in notes)
 
 
 def test_todays_row_has_its_figures_below_their_heads_with_several_types() -> None:

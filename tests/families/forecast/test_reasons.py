@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from families.forecast.queue_cases import NOW_S, as_listed, queue_words, queued
 from support.command_line import fine, invoke, json_of
-from support.log_reading import first_starts
+from support.log_reading import start_times
 
 from dagsim.config.schema import load_config
 from dagsim.config.yaml import Setting
@@ -340,7 +340,7 @@ def starts_by_limits(state: Path, site: Path, policy: str) -> dict[str, float]:
     config = load_config(site, [Setting("test", "workload", workload_of(state))], own=False)
     scenario = cluster_scenario_of(config)
     schedule = drive(scenario.kernel(0), make_policy(scenario, policy, 0))
-    return {job: time_s - schedule.begins_s for job, time_s in first_starts(schedule).items()}
+    return {job: time_s - schedule.begins_s for job, (time_s,) in start_times(schedule).items()}
 
 
 def test_components_of_a_heterogeneous_job_are_forecast(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.log_reading import first_starts
+from support.log_reading import start_times
 
 from dagsim.config.schema import load_config
 from dagsim.config.yaml import Setting
@@ -136,8 +136,8 @@ def test_nobody_is_charged_while_nodes_boot() -> None:
     parts = NodePartition("cloud", nodes=("a",)), NodePartition("own", nodes=("c",))
     scenario = ClusterScenario(Cluster(tuple(nodes)), work, queues=QueueTree(partitions=parts))
     schedule = scenario.kernel(0).run(POLICIES.create("slurm-multifactor[fair_share=1000,age=0]"))
-    started = first_starts(schedule)
-    assert (started["ada0"], started["cy1"]) == (400.0, 300.0)
+    started = start_times(schedule)
+    assert (started["ada0"], started["cy1"]) == ([400.0], [300.0])
     # at 600 s, ada has used 100 s and bo 300 s; ada's node was allocated for 500 s
     assert started["ada311"] < started["bo310"]
 

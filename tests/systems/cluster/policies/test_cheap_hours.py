@@ -9,7 +9,7 @@ from statistics import fmean
 import numpy as np
 import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
-from support.log_reading import first_starts
+from support.log_reading import start_times
 
 from dagsim.experiment.api import simulate
 from dagsim.metrics.tariff import read_tariff
@@ -64,7 +64,8 @@ def least_price(jobs: list[Job], gpus: int, series: str) -> float | None:
 
 
 def begun_at(jobs: list[Job], gpus: int, policy: str) -> dict[str, float]:
-    return first_starts(simulate(jobs, {"T4": gpus}, policy).schedule)
+    schedule = simulate(jobs, {"T4": gpus}, policy).schedule
+    return {job: time_s for job, (time_s,) in start_times(schedule).items()}
 
 
 @pytest.mark.parametrize("series", ["prices-north", "prices-south"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from support.log_reading import starts_in_order
+from support.log_reading import start_times, starts_in_order
 
 from dagsim.model import Cluster, Job, Node, Task, gpu_type
 from dagsim.model.log import Kind
@@ -79,7 +79,7 @@ def test_a_task_of_no_work_goes_ahead_whatever_it_needs(run):
     # Of 256 GB the first job gets room for two of its five instances, so three wait though GPUs are idle. They are to
     # have .75 of the 1.5 idle GPUs; the second job needs 1, more than the .75 left, but is done at once.
     first = Task("t", 1, instances=5, gpus=0.25, memory_gb=100)
-    assert starts_in_order(run("easy", [Job.single("1", first), Job.single("2", Task("t", 0))], 2))[1] == 0
+    assert start_times(run("easy", [Job.single("1", first), Job.single("2", Task("t", 0))], 2))["2"] == [0]
 
 
 def test_a_pass_for_every_event_sees_what_ends_early_as_held(run):

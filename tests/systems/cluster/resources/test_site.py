@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
-from support.log_reading import first_starts, starts
+from support.log_reading import start_times, starts
 
 from dagsim.errors import IllegalDecision, ModelError
 from dagsim.model import (
@@ -301,8 +301,8 @@ def test_tasks_in_flight_at_the_beginning_count_among_those_of_their_array() -> 
     jobs = [job("7_0", 0, 25, **running), job("7_1", 0, 5, request=two), job("7_2", 0, 5, request=two)]
     kernel = ClusterKernel(cluster(), jobs, begins_s=10.0)
     schedule = kernel.run(POLICIES.create("fifo-fit"))
-    got = first_starts(schedule)
-    assert (got["7_1"], got["7_2"]) == (10, 15)
+    got = start_times(schedule)
+    assert (got["7_1"], got["7_2"]) == ([10], [15])
 
 
 def test_waits_count_from_when_the_simulation_calls_a_job_eligible() -> None:
