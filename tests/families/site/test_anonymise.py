@@ -233,6 +233,17 @@ def test_no_name_of_a_site_is_left_in_its_queues() -> None:
     assert partition.accounts == reservation.accounts == (renamed.queues.tree[0].name,)
 
 
+@pytest.mark.family("kubernetes")
+def test_no_node_of_a_site_is_left_in_the_objects_of_kueue() -> None:
+    from dagsim.families.kubernetes.kueue.kueue_objects import KueueObjects, ResourceFlavor, TopologyNode
+
+    objects = KueueObjects(
+        resource_flavors=(ResourceFlavor("acme", {"acme": "acme"}),),
+        nodes=(TopologyNode("acme-1", {"site": "acme"}, {"cpu": 8.0}),),
+    )
+    assert "acme" not in str(objects.renamed(Names().new))
+
+
 @pytest.mark.family("slurm")
 def test_the_columns_of_old_logs_stay_and_other_resources_lose_their_names(tmp_path: Path) -> None:
     head = "JobID|User|Cluster|State|Submit|Start|Elapsed|Timelimit|NNodes|ReqNodes|ReqCPUS|NCPUS|ReqMem|ReqTRES|"

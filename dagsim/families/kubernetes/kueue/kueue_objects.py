@@ -319,8 +319,8 @@ class KueueObjects:
         return [one.name for kind in (self.cohorts, self.cluster_queues, self.local_queues) for one in kind]
 
     def renamed(self, new: Callable[[str, str], str]) -> KueueObjects:
-        """Return the objects with pseudonyms in place of all names, and without labels, taints and
-        tolerations. In the labels of topology levels, only the last part stays the same."""
+        """Return the objects with pseudonyms in place of all names, and without nodes, labels, taints
+        and tolerations. In the labels of topology levels, only the last part stays the same."""
 
         def level(label: str) -> str:
             return label if label.startswith("kubernetes.io/") else f"example.com/{label.rpartition('/')[2]}"
@@ -359,6 +359,7 @@ class KueueObjects:
             local_queues=tuple(map(local_queue, self.local_queues)),
             resource_flavors=tuple(map(flavor, self.resource_flavors)),
             topologies=tuple(map(topology, self.topologies)),
+            nodes=(),
         )
 
 
