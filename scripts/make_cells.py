@@ -1,15 +1,18 @@
-"""Prepare the traces of three cells of results/agents/cells, which their published files do not hold as needed.
+"""Prepare the traces of four cells of results/agents/cells, which their published files do not hold as needed.
 
     python scripts/make_cells.py --data DIR --cells CELLS    # then DAGSIM_CELLS=CELLS for the configurations
 
 ``philly``: the jobs of up to 8 GPUs, each with one of five measured models, by the hash of its number (the trace names
-none). ``pai``: the list of 5,000 jobs with their seconds on three GPU types. The list has no arrivals: they are drawn
-as a Poisson process, and mean nothing by themselves. ``gavel``: links to the trace and to Gavel's measured throughputs,
-which the reader looks for beside it.
+none). ``like-helios``: 20,000 jobs drawn from this preset, prepared in the same way. ``pai``: the list of 5,000 jobs
+with their seconds on three GPU types. The list has no arrivals: they are drawn as a Poisson process, and mean nothing
+by themselves. ``gavel``: links to the trace and to Gavel's measured throughputs, which the reader looks for beside it.
+
+``limited/CELL``: the jobs of each cell with a trace, with time limits that are drawn as in ``table_drift.py``.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,10 +20,18 @@ from zlib import crc32
 
 import command
 import numpy as np
+from table_drift import with_limits
+from table_general import OUT
 
+from dagsim.config.bundled import WORKLOADS
+from dagsim.config.schema import load_config
+from dagsim.experiment.scenario import scenario_of
 from dagsim.model import Job, TaskGraph
+from dagsim.model.streams import stream
+from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.traces import open_trace
 from dagsim.workload.records import write_jobs
+from dagsim.workload.sessions import Sessions
 from dagsim.workload.sizes import MEASURED_MODELS
 
 WIDEST = 8
@@ -44,8 +55,21 @@ def pai(jobs: Iterable[Job]) -> Iterator[Job]:
         yield replace(job, arrival_s=now, deadline_s=None)
 
 
+def helios() -> Iterator[Job]:
+    """Jobs of the preset like-helios, in real time on the cluster of the cell ``philly``."""
+    world, drawn = (
+        scenario_of(load_config(OUT / "cells" / "philly.yaml", ["runtime.missing=flops"])),
+        WORKLOADS["like-helios"].workload,
+    )
+    assert isinstance(world, ClusterScenario)
+    assert isinstance(drawn, Sessions)
+    drawn = replace(drawn, load=drawn.natural_load(world.cluster, world.runtime))
+    return philly(drawn.arrays(world.cluster, world.runtime, SEED).jobs())
+
+
 def _work(options: command.Options, say: command.Say) -> dict[str, int]:
     options.cells.mkdir(parents=True, exist_ok=True)
+    os.environ |= {"DAGSIM_DATA": str(options.data), "DAGSIM_CELLS": str(options.cells)}
     traces, counts = options.data / "traces", {}
     for name, file, change in (
         ("philly", "philly/philly_pollux.csv.gz", philly),
@@ -62,6 +86,14 @@ def _work(options: command.Options, say: command.Say) -> dict[str, int]:
         (folder / link.name).unlink(missing_ok=True)
         (folder / link.name).symlink_to(link.resolve())
     say(f"gavel: {len(links)} links")
+    counts["like-helios"] = write_jobs(options.cells / "like-helios.jsonl.gz", helios())
+    (options.cells / "limited").mkdir(exist_ok=True)
+    for path in sorted((OUT / "cells").glob("*.yaml")):
+        if (trace := load_config(path).trace_file) is not None:
+            limited = with_limits(trace.whole(), stream(SEED, "cells/limits"))
+            file = options.cells / "limited" / f"{path.stem}.jsonl.gz"
+            counts[f"limited/{path.stem}"] = write_jobs(file, limited.jobs())
+            say(f"limited/{path.stem}: {counts[f'limited/{path.stem}']:,} jobs")
     return counts
 
 

@@ -152,8 +152,8 @@ def _with_models(jobs: JobArrays) -> JobArrays:
 def with_limits(jobs: JobArrays, rng: np.random.Generator) -> JobArrays:
     """Add time limits: the true work times 1 to 20, by tenant and job, rounded up to a power of 2."""
     tenants = jobs.tenant or Labels(np.zeros(len(jobs), np.int32), ("",))
-    by_tenant = rng.normal(1.0, 0.6, len(tenants.words))[tenants.place]
-    claimed = jobs.work * np.exp((by_tenant + rng.normal(0.0, 0.6, len(jobs))).clip(0.0, 3.0))
+    factor = (rng.normal(1.0, 0.6, len(tenants.words))[tenants.place] + rng.normal(0.0, 0.6, len(jobs))).clip(0.0, 3.0)
+    claimed = jobs.work * np.exp(np.repeat(factor, np.diff(jobs.first)))
     return replace(jobs, estimate=2.0 ** np.ceil(np.log2(np.maximum(claimed, 1e-9))))
 
 

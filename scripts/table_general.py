@@ -32,7 +32,7 @@ from command import markdown
 from sweeps import RESULTS, ROOT, finished
 
 from dagsim.config.schema import Config, load_config
-from dagsim.experiment.ledger import Ledger
+from dagsim.experiment.ledger import Ledger, Spending
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.simulate import Timed, make_policy, run_policy
 from dagsim.experiment.sweep_grid import Axis, SweepGrid
@@ -119,25 +119,24 @@ def references() -> dict[str, str]:
     return {cell: min(rows, key=lambda row: float(row[cell]))["policy"] for cell in CELLS}
 
 
-def report_seeds(cell: str, config: Config, options: command.Options) -> Sequence[int]:
-    """Take the report seeds of a cell from the ledger."""
-    count, pool, windows_of = MOST, None, None
-    if (trace := config.trace_file) is not None:
+def spend(table: str, cell: str, most: int, text: str, options: command.Options) -> Spending:
+    """Take ``most`` report seeds of a cell from the ledger. For a trace, they are the windows of its last fifth, up to
+    ``most``.
+    """
+    fresh, again, pool, windows_of = options.fresh, options.again, None, None
+    if (trace := load_config(OUT / "cells" / f"{cell}.yaml").trace_file) is not None:
         assert trace.window is not None
-        count = min(MOST, most_windows(len(trace.whole()), trace.window, part_of(REPORT.start)))
-        pool, windows_of = REPORT[:count], f"{cell}, last fifth"
+        most = min(most, most_windows(len(trace.whole()), trace.window, part_of(REPORT.start)))
+        pool, windows_of = REPORT[:most], f"{cell}, last fifth"
+        fresh, again = False, again or fresh
     ledger = Ledger(RESULTS / "seeds.yaml")
-    text = "python scripts/table_general.py report"
-    spending = ledger.spend(
-        f"agents/general-{cell}",
-        count,
-        text,
-        fresh=options.fresh and pool is None,
-        again=options.again or (options.fresh and pool is not None),
-        pool=pool,
-        windows_of=windows_of,
-    )
-    ledger.close(spending)
+    return ledger.spend(table, most, text, fresh=fresh, again=again, pool=pool, windows_of=windows_of)
+
+
+def report_seeds(cell: str, options: command.Options) -> Sequence[int]:
+    """Take the report seeds of a cell from the ledger."""
+    spending = spend(f"agents/general-{cell}", cell, MOST, "python scripts/table_general.py report", options)
+    Ledger(RESULTS / "seeds.yaml").close(spending)
     return spending.seeds
 
 
@@ -185,7 +184,7 @@ def _report(options: command.Options, say: command.Say) -> dict[str, Any]:
     agents = {"agent": _agent(AGENT), **{path.stem: _agent(path) for path in options.others}}
     for cell in CELLS:
         path = OUT / "cells" / f"{cell}.yaml"
-        seeds = report_seeds(cell, load_config(path), options)
+        seeds = report_seeds(cell, options)
         for estimates in ("exact", "noisy"):
             config = load_config(path, [f"estimates={{kind: {estimates}, sigma: {SIGMA}}}"])
             heuristics = {name: name for name in (*HEURISTICS, best[cell])}
@@ -293,10 +292,8 @@ def _search(options: command.Options, say: command.Say) -> dict[str, Any]:
     rows: list[dict[str, Any]] = list(command.read_rows(path)) if path.exists() else []
     done = {(row["cell"], int(row["seed"])) for row in rows}
     configs = {cell: load_config(OUT / "cells" / f"{cell}.yaml") for cell in CELLS}
-    seeds = {
-        cell: report_seeds(cell, configs[cell], command.Options(again=not options.fresh, fresh=options.fresh))
-        for cell in CELLS
-    }
+    again = command.Options(again=not options.fresh, fresh=options.fresh)
+    seeds = {cell: report_seeds(cell, again) for cell in CELLS}
     _searched(configs["ind-0.9"], best["ind-0.9"], VALIDATION)  # so that no window pays for loading code
     for window in range(options.windows):
         for cell, config in configs.items():

@@ -1,16 +1,18 @@
-"""Agents for hidden and noisy durations beside the best tuned heuristics, by the price of a preemption.
+"""Agents for hidden, noisy or limited durations beside the best tuned heuristics, by the price of a preemption.
 
-    python scripts/table_hidden.py choose [--kind KIND...]    # on validation seeds: writes hidden-choice.csv
+    python scripts/make_cells.py --data $DAGSIM_DATA --cells $DAGSIM_CELLS
+    python scripts/table_hidden.py choose [--kind KIND...] [--cell CELL...]    # on validation seeds: hidden-choice.csv
     python scripts/table_hidden.py report --fresh|--again     # writes hidden.csv, hidden.md
     python scripts/table_hidden.py beliefs --fresh|--again    # writes hidden-beliefs.csv, a section of hidden.md
     python scripts/table_hidden.py seeds --agents FILE... --fresh|--again    # writes hidden-seeds.csv, another section
 
 ``choose`` runs every heuristic with several parameters and keeps, for each cell, each kind of estimates and each
-price, the best that never stops a run and the best that may. ``report`` compares the agent that ships with dagsim,
-with and without expected durations, with both on report seeds. ``beliefs`` compares it with the best heuristics of
-both kinds that see the same expected durations. ``seeds`` compares agents that differ in their training seed with all
-of these; with ``--validation``, it runs on validation seeds and only prints. Runs are kept in ``results/table-*`` as
-they end.
+price, the best that never stops a run and the best that may. On the four cells whose jobs are drawn, ``report``
+compares the agent that ships with dagsim, with and without expected durations, with both on report seeds, and
+``beliefs`` compares it with the best heuristics of both kinds that see the same expected durations. ``seeds`` compares
+agents that differ in their training seed with the best heuristics of all cells, on report seeds or on windows of the
+last fifth of a trace; with ``--validation``, it runs on validation seeds and only prints. Runs are kept in
+``results/table-*`` as they end.
 """
 
 from __future__ import annotations
@@ -28,15 +30,23 @@ import torch
 from command import markdown
 from scipy.stats import trim_mean
 from sweeps import RESULTS, finished
-from table_general import OUT
+from table_general import CELLS as TEN
+from table_general import DRAWN, OUT, spend
 
-from dagsim.experiment.ledger import Ledger
+from dagsim.config.schema import load_config
+from dagsim.experiment.ledger import Ledger, Spending
 from dagsim.experiment.sweep_grid import Axis, SweepGrid
 from dagsim.files import write_text
 from dagsim.metrics.paired import paired
 
-CELLS = ("ind-0.9", "ind-1.1", "dag-0.9", "dag-1.1")
-ESTIMATES: Mapping[str, Mapping[str, Any]] = {"hidden": {"kind": "hidden"}, "noisy": {"kind": "noisy", "sigma": 1.0}}
+CELLS = (*TEN, "like-helios")
+ESTIMATES: Mapping[str, Mapping[str, Any]] = {
+    "hidden": {"kind": "hidden"},
+    "noisy": {"kind": "noisy", "sigma": 1.0},
+    "limits": {"kind": "predicted"},
+}
+LIMITS = {"kind": "log_normal", "median": 2.72, "sigma": 0.8, "low": 1.0, "high": 20.0}
+"""Time limits over true durations, where jobs are drawn. Traces have the limits of ``make_cells.py``."""
 PRICES_S = (0, 30, 60)
 """Seconds that it takes to resume a stopped run."""
 SEEDS, BELIEVING_SEEDS, TRAINED_SEEDS = 16, 8, 16
@@ -96,16 +106,17 @@ class Row(NamedTuple):
     high: float
 
 
-PLACES = (
-    *[Place(cell, "hidden", price_s) for cell in CELLS for price_s in PRICES_S],
-    *[Place(cell, "noisy", 30) for cell in CELLS],
-)
+PLACES = [Place(cell, known, price_s) for known in ESTIMATES for cell in CELLS for price_s in PRICES_S]
+FOUR = [place for place in PLACES if place.cell in DRAWN and (place.known == "hidden" or place[1:] == ("noisy", 30))]
+"""The places of ``report`` and ``beliefs``."""
 
 
 def means_s(place: Place, policies: Sequence[str], seeds: Sequence[int], on: str) -> Means:
     """Run policies."""
     axis = Axis("policy", tuple(policies), tuple(policies))
-    settings = {"estimates": dict(ESTIMATES[place.known]), "preemption": {"restart_s": place.price_s}}
+    settings: dict[str, Any] = {"estimates": dict(ESTIMATES[place.known]), "preemption": {"restart_s": place.price_s}}
+    if place.known == "limits":
+        settings |= limits(place.cell)
     name = "-".join(["hidden", *map(str, place), str(seeds[0]), sha256(" ".join(policies).encode()).hexdigest()[:8]])
     grid = SweepGrid(name, OUT / "cells" / f"{place.cell}.yaml", (axis,), settings, seeds)
     means: Means = {}
@@ -114,27 +125,42 @@ def means_s(place: Place, policies: Sequence[str], seeds: Sequence[int], on: str
     return means
 
 
+def limits(cell: str) -> dict[str, Any]:
+    """The settings with which the jobs of a cell have time limits."""
+    if cell in DRAWN:
+        return {"workload.sizes.requested_factor": LIMITS}
+    trace = load_config(OUT / "cells" / f"{cell}.yaml").trace_file
+    assert trace is not None
+    limited = {"path": f"$DAGSIM_CELLS/limited/{cell}.jsonl.gz", "window": trace.window}
+    return {"workload": {"kind": "trace", **limited, "options": {"load": trace.options.load}}}
+
+
 def kinds_of(place: Place) -> dict[str, tuple[str, ...]]:
-    """The kinds of heuristics of a place, with the heuristics of each."""
-    if place.known == "noisy":
-        return {"plain": PLAIN, "preemptive": (*PREEMPTIVE, *INFORMED)}
-    plain = {"plain": PLAIN, "believing": BELIEVING[:-2]} if place == first_of(place) else {}
-    return plain | {"preemptive": PREEMPTIVE, "believing preemptive": BELIEVING[-2:]}
+    """The kinds of heuristics that are tried at a place, with the heuristics of each. Those whose runs do not depend on
+    the place are tried at the first one only.
+    """
+    plain = {"plain": PLAIN} if place == first_of(place) else {}
+    preemptive = {"preemptive": PREEMPTIVE if place.known == "hidden" else (*PREEMPTIVE, *INFORMED)}
+    if place not in FOUR or place.known != "hidden":
+        return plain | preemptive
+    return (
+        plain | ({"believing": BELIEVING[:-2]} if plain else {}) | preemptive | {"believing preemptive": BELIEVING[-2:]}
+    )
 
 
-def choose(on: str, kinds: Sequence[str], say: command.Say) -> list[dict[str, Any]]:
-    """Write each heuristic's geometric mean over the best of its kind, by place. With ``kinds``, run only these, and
-    keep the other rows."""
+def choose(options: command.Options, say: command.Say) -> list[dict[str, Any]]:
+    """Write each heuristic's geometric mean over the best of its kind, by place. With ``--kind`` or ``--cell``, run
+    only these, and keep the other rows."""
     path = OUT / "hidden-choice.csv"
-    there = list(command.read_rows(path)) if kinds else []
+    kept = list(command.read_rows(path)) if options.kind or options.cell else []
     rows: list[dict[str, Any]] = []
     for place in PLACES:
         for against, kind in kinds_of(place).items():
-            if kinds and against not in kinds:
+            if (options.kind and against not in options.kind) or (options.cell and place.cell not in options.cell):
                 at = {name: str(value) for name, value in place._asdict().items()} | {"against": against}
-                rows += [dict(row) for row in there if at.items() <= dict(row).items()]
+                rows += [dict(row) for row in kept if at.items() <= dict(row).items()]
                 continue
-            means = means_s(place, kind, TRIED, on)
+            means = means_s(place, kind, TRIED, options.on)
             logs = {policy: fmean(np.log(list(means[policy].values()))) for policy in kind}
             least = min(logs.values())
             for policy in sorted(kind, key=lambda policy: logs[policy]):
@@ -165,7 +191,7 @@ def report(options: command.Options, say: command.Say) -> list[Row]:
     ledger = Ledger(RESULTS / "seeds.yaml")
     text = "python scripts/table_hidden.py report"
     spending = ledger.spend("agents/hidden", SEEDS, text, fresh=options.fresh, again=options.again)
-    for place in PLACES:
+    for place in FOUR:
         priced, plain = best[place, "preemptive"], best[first_of(place), "plain"]
         means = means_s(place, (priced,), spending.seeds, options.on)
         for policies in (AGENTS, (plain,)):  # which never stop a run
@@ -190,7 +216,7 @@ def beliefs(options: command.Options, say: command.Say) -> list[dict[str, Any]]:
     ledger = Ledger(RESULTS / "seeds.yaml")
     text = "python scripts/table_hidden.py beliefs"
     spending = ledger.spend("agents/hidden", BELIEVING_SEEDS, text, fresh=options.fresh, again=options.again)
-    for place, kind in [(place, kind) for kind in WITH_BELIEFS for place in PLACES if place.known == "hidden"]:
+    for place, kind in [(place, kind) for kind in WITH_BELIEFS for place in FOUR if place.known == "hidden"]:
         if (place, WITH_BELIEFS[kind]) not in best:
             continue
         agent, believing, without = AGENTS[0], best[place, WITH_BELIEFS[kind]], best[place, kind]
@@ -215,20 +241,19 @@ def seeds(options: command.Options, say: command.Say) -> list[Row]:
     trained = {f"seed {number}": path for number, path in enumerate(options.agents, 1)}
     best: dict[tuple[Place, str], str] = chosen()
     rows: list[Row] = []
-    ledger = Ledger(RESULTS / "seeds.yaml")
-    text = "python scripts/table_hidden.py seeds"
-    spending = None
-    if not options.validation:
-        spending = ledger.spend("agents/hidden", TRAINED_SEEDS, text, fresh=options.fresh, again=options.again)
-    judged = CHECKED if spending is None else spending.seeds
-    for place in PLACES:
-        rivals = {kind: name for (at, kind), name in best.items() if at == place and kind in (options.kind or KINDS)}
+    cells, text = options.cell or CELLS, "python scripts/table_hidden.py seeds"
+    spent: dict[str, Spending] = {}
+    for cell in () if options.validation else cells:
+        table = "agents/hidden" if cell in DRAWN else f"agents/hidden-{cell}"
+        spent[cell] = spend(table, cell, TRAINED_SEEDS, text, options)
+    for place in [place for place in PLACES if place.cell in cells]:
+        judged = spent[place.cell].seeds if spent else CHECKED
+        rivals = {kind: name for kind in (options.kind or WITH_BELIEFS) if (name := best.get((place, kind)))}
         beliefs = ["beliefs=true"] * (place.known == "hidden")
         agents = {name: f"ppo[{','.join([f'checkpoint={path}', *beliefs])}]" for name, path in trained.items()}
         agents["shipped"] = AGENTS[not beliefs]
         means = means_s(place, tuple(rivals.values()), judged, options.on)
-        for policy in agents.values():  # which never stop a run
-            means |= means_s(first_of(place), (policy,), judged, options.on)
+        means |= means_s(first_of(place), tuple(agents.values()), judged, options.on)  # which never stop a run
         jct_s = {name: np.array([means[policy][seed] for seed in judged]) for name, policy in agents.items()}
         jct_s[ALL] = np.exp(np.mean([np.log(jct_s[name]) for name in trained], axis=0))
         for kind, heuristic in rivals.items():
@@ -237,13 +262,17 @@ def seeds(options: command.Options, say: command.Say) -> list[Row]:
                 pair = paired(own.tolist(), than)
                 rows.append(Row(*place, name, kind, heuristic, pair.n, pair.ratio, pair.low, pair.high))
         say(f"{place}: {', '.join(f'{row.against} {row.ratio:.3f}' for row in rows if row[:4] == (*place, ALL))}")
-    table = seeds_table(rows)
-    if spending is None:
-        say("\n".join(table))
+    shown = seeds_table(rows)
+    if not spent:
+        say("\n".join(shown))
         return rows
-    ledger.close(spending)
+    ledger = Ledger(RESULTS / "seeds.yaml")
+    for spending in spent.values():
+        ledger.close(spending)
     command.write_rows(OUT / "hidden-seeds.csv", [row._asdict() for row in rows])
-    put("\n".join([TRAINED, *table, "", spending.sentence(HOW)]))
+    drawn = next((spent[cell] for cell in DRAWN if cell in spent), next(iter(spent.values())))
+    windows = ", ".join(f"{cell} {len(spent[cell].seeds)}" for cell in spent if cell not in DRAWN)
+    put("\n".join([TRAINED, *shown, "", drawn.sentence(f"{HOW}. Windows of traces: {windows}")]))
     return rows
 
 
@@ -357,14 +386,15 @@ agent expected durations where they are hidden. The agent was not trained on hid
 def page(rows: Sequence[Row]) -> list[str]:
     """The table of ``hidden.md``, and the geometric means over its places."""
     table: list[tuple[object, ...]] = []
+    lowest = {row[:2]: row.price_s for row in reversed(rows)}
     for key in dict.fromkeys((*row[:3], row.against, row.heuristic) for row in rows):
-        if key[3] != "preemptive" and Place(*key[:3]) != first_of(Place(*key[:3])):
+        if key[3] != "preemptive" and key[2] != lowest[key[:2]]:
             continue
         price = f"{key[2]} s" if key[3] == "preemptive" else "any"
         of = [row for row in rows if (*row[:3], row.against, row.heuristic) == key]
         figures = [f"{row.ratio:.3f} ({row.low:.3f} to {row.high:.3f})" for row in of]
         table.append((*key[:2], price, key[3], f"`{key[4]}`", *figures, *[""] * (len(AGENTS) - len(of))))
-    for known in ESTIMATES:
+    for known in dict.fromkeys(row.known for row in rows):
         for against in ("plain", "preemptive"):
             of = [row for row in rows if (row.known, row.against) == (known, against)]
             means = [fmean(np.log([row.ratio for row in of if row.agent == agent])) for agent in AGENTS]
@@ -376,7 +406,7 @@ def page(rows: Sequence[Row]) -> list[str]:
 def _work(options: command.Options, say: command.Say) -> Any:
     torch.set_num_threads(1)
     if options.what == "choose":
-        return choose(options.on, options.kind, say)
+        return choose(options, say)
     if options.what == "beliefs":
         return beliefs(options, say)
     return [row._asdict() for row in (seeds if options.what == "seeds" else report)(options, say)]
@@ -386,6 +416,7 @@ def main() -> int:
     parser = command.arguments(__doc__)
     parser.add_argument("what", choices=("choose", "report", "beliefs", "seeds"))
     parser.add_argument("--kind", nargs="+", default=[], choices=KINDS, help="choose only heuristics of these kinds")
+    parser.add_argument("--cell", nargs="+", default=[], choices=CELLS, help="only these cells")
     parser.add_argument("--agents", nargs="+", type=Path, default=[], help="agents that differ in their training seed")
     parser.add_argument("--validation", action="store_true", help="judge agents on validation seeds")
     parser.add_argument("--again", action="store_true", help="the same report seeds again")

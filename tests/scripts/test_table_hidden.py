@@ -10,25 +10,40 @@ from pathlib import Path
 import numpy as np
 import pytest
 import table_hidden
-from table_hidden import AGENTS, ALL, CHECKED, PLACES, PREEMPTIVE, Place, Row, chosen, interquartile_mean, page, put
+from table_hidden import (
+    AGENTS,
+    ALL,
+    CHECKED,
+    DRAWN,
+    PLACES,
+    PREEMPTIVE,
+    Place,
+    Row,
+    chosen,
+    interquartile_mean,
+    page,
+    put,
+)
 
 
 def test_a_heuristic_is_chosen_for_each_price_and_plain_ones_run_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ran = []
+    ran: list[tuple[Place, Sequence[str]]] = []
 
     def means_s(place: Place, policies: Sequence[str], seeds: Sequence[int], on: str) -> table_hidden.Means:
-        ran.append((place, "easy" in policies))
+        ran.append((place, policies))
         return {
             policy: dict.fromkeys(seeds, 100.0 + (policy != PREEMPTIVE[place.price_s // 30])) for policy in policies
         }
 
     monkeypatch.setattr(table_hidden, "means_s", means_s)
     monkeypatch.setattr(table_hidden, "OUT", tmp_path)
-    table_hidden.choose("local", (), lambda text: None)
-    assert [place for place, plain in ran if plain] == [
-        place for place in PLACES if place[1:] in (("hidden", 0), ("noisy", 30))
+    options = Namespace(on="local", kind=[], cell=[])
+    table_hidden.choose(options, lambda text: None)
+    assert [place for place, policies in ran if "easy" in policies] == [place for place in PLACES if not place.price_s]
+    assert [place for place, policies in ran if "believing[policy=easy]" in policies] == [
+        place for place in PLACES if place[1:] == ("hidden", 0) and place.cell in DRAWN
     ]
     assert {chosen()[place, "preemptive"] for place in PLACES if place.price_s == 60} == {PREEMPTIVE[2]}
 
@@ -61,13 +76,13 @@ def test_training_seeds_are_compared_with_every_heuristic_of_a_place(
     monkeypatch.setattr(table_hidden, "means_s", means_s)
     monkeypatch.setattr(table_hidden, "chosen", lambda: dict.fromkeys([(place, "preemptive") for place in PLACES], "x"))
     told: list[str] = []
-    options = Namespace(agents=[Path("a.pt"), Path("b.pt")], validation=True, kind=[], on="local")
+    options = Namespace(agents=[Path("a.pt"), Path("b.pt")], validation=True, kind=[], cell=[], on="local")
     rows = table_hidden.seeds(options, lambda text: told.append(str(text)))
     assert len(rows) == 4 * len(PLACES)
     assert {row.agent: round(row.ratio, 3) for row in rows} == {"seed 1": 0.8, "seed 2": 1.25, "shipped": 1.5, ALL: 1.0}
     means = [line.split(" | ")[1:] for line in told[-1].splitlines() if line.startswith("| geometric mean")]
     assert [line[:6] for line in means] == [
-        [known, "", "preemptive", "", "0.800", "1.250"] for known in ("hidden", "noisy")
+        [known, "", "preemptive", "", "0.800", "1.250"] for known in ("hidden", "noisy", "limits")
     ]
 
 
