@@ -272,7 +272,7 @@ def seeds(options: command.Options, say: command.Say) -> list[Row]:
     command.write_rows(OUT / "hidden-seeds.csv", [row._asdict() for row in rows])
     drawn = next((spent[cell] for cell in DRAWN if cell in spent), next(iter(spent.values())))
     windows = ", ".join(f"{cell} {len(spent[cell].seeds)}" for cell in spent if cell not in DRAWN)
-    put("\n".join([TRAINED, *shown, "", drawn.sentence(f"{HOW}. Windows of traces: {windows}")]))
+    put("\n".join([TRAINED, *summaries(rows), *shown, "", drawn.sentence(f"{HOW}. Windows of traces: {windows}")]))
     return rows
 
 
@@ -290,7 +290,7 @@ def seeds_table(rows: Sequence[Row]) -> list[str]:
             of = {row.agent: row for row in group if row[:3] == place}
             price, every = f"{place[2]} s" if "preemptive" in against else "any", of[ALL]
             figures = [f"{of[name].ratio:.3f}" for name in agents]
-            overall = f"{every.ratio:.3f} ({every.low:.3f} to {every.high:.3f})"
+            overall = _with_interval(every)
             spread = interquartile_mean(ratios[:, [number]])
             names = (*place[:2], price, against, f"`{every.heuristic}`")
             table.append((*names, *figures, spread, overall, f"{of['shipped'].ratio:.3f}"))
@@ -312,6 +312,46 @@ def seeds_table(rows: Sequence[Row]) -> list[str]:
         "shipped",
     )
     return list(markdown(head, table))
+
+
+def _with_interval(row: Row) -> str:
+    """The ratio with its interval, if there is one."""
+    return f"{row.ratio:.3f}" if np.isnan(row.low) else f"{row.ratio:.3f} ({row.low:.3f} to {row.high:.3f})"
+
+
+def summaries(rows: Sequence[Row]) -> list[str]:
+    """The geometric means over the workloads, by estimates and price, and the shipped agent by workload."""
+    agents = [name for name in dict.fromkeys(row.agent for row in rows) if name not in (ALL, "shipped")]
+    table: list[tuple[object, ...]] = []
+    for known, against, price_s in dict.fromkeys((row.known, row.against, row.price_s) for row in rows):
+        of = [row for row in rows if (row.known, row.against, row.price_s) == (known, against, price_s)]
+        ratios = {name: np.array([row.ratio for row in of if row.agent == name]) for name in (*agents, "shipped")}
+        means = [f"{np.exp(np.log(ratios[name]).mean()):.3f}" for name in ratios]
+        spread = interquartile_mean(np.array([ratios[name] for name in agents]))
+        price = f"{price_s} s" if "preemptive" in against else "any"
+        table.append((known, against, price, *means[:-1], spread, means[-1], f"{ratios['shipped'].max():.3f}"))
+    head = ("estimates", "kind", "price", *agents, "interquartile mean", "shipped", "shipped, largest ratio")
+    places = dict.fromkeys((row.known, row.against) for row in rows)
+    shown = {
+        (row.cell, row.known, row.against): _with_interval(row)
+        for row in rows
+        if row.agent == "shipped" and row.price_s == (30 if "preemptive" in row.against else 0)
+    }
+    by_cell = [
+        (cell, *[shown.get((cell, *at), "") for at in places]) for cell in dict.fromkeys(row.cell for row in rows)
+    ]
+    return [
+        "Geometric means over the workloads:",
+        "",
+        *markdown(head, table),
+        "",
+        "The shipped agent by workload, at a price of 30 s:",
+        "",
+        *markdown(("cell", *[", ".join(at) for at in places]), by_cell),
+        "",
+        "All rows:",
+        "",
+    ]
 
 
 def interquartile_mean(ratios: np.ndarray, resamples: int = 5000) -> str:
@@ -363,12 +403,19 @@ expected durations would change nothing for them.
 TRAINED = """## Five training seeds
 
 Five agents that differ only in their training seed
-([how they were trained](README.md#training-where-only-the-typical-duration-is-known)), over the heuristics that were
-chosen on validation seeds (above). Where durations are hidden, the agents get expected durations (`beliefs=true`). They
-never stop a run. The *interquartile mean* is the mean of the middle half of the ratios of all training seeds. In the
-rows of geometric means, these are the ratios of all training seeds in all cells and at all prices. Its 95% interval
-comes from a bootstrap over training seeds, as in rliable. *All seeds* is the geometric mean over the training seeds,
-with an interval over the report seeds. *Shipped* is `ppo[beliefs=true]` or, where estimates are noisy, `ppo`.
+([how they were trained](README.md#training-where-only-the-typical-duration-is-known)), and the agent that ships with
+dagsim (*shipped*), over the best heuristic that never stops a run (*plain*) and over the best one that may
+(*preemptive*). The workloads are [those of the general agent](cells) and `like-helios`. Durations are hidden, estimates
+are noisy (sigma 1), or policies know the time limits that users state: 1 to 20 times the true duration, drawn at
+random. The heuristics have the parameters that were best on 8 validation seeds, for the workload, the estimates and the
+price ([hidden-choice.csv](hidden-choice.csv)). Where durations are hidden, the agents get expected durations
+(`beliefs=true`). They never stop a run. For traces, the seeds are windows of the last fifth. They were used before in
+the table of the general agent, but not to choose an agent or a heuristic.
+
+The *interquartile mean* is the mean of the middle half of the ratios of all training seeds. In rows of geometric means,
+these are the ratios of all training seeds on all workloads. Its 95% interval comes from a bootstrap over training
+seeds, as in rliable. *All seeds* is the geometric mean over the training seeds, with an interval over the report seeds.
+Where two policies always make the same schedule, there is no interval.
 """
 
 
@@ -392,7 +439,7 @@ def page(rows: Sequence[Row]) -> list[str]:
             continue
         price = f"{key[2]} s" if key[3] == "preemptive" else "any"
         of = [row for row in rows if (*row[:3], row.against, row.heuristic) == key]
-        figures = [f"{row.ratio:.3f} ({row.low:.3f} to {row.high:.3f})" for row in of]
+        figures = [_with_interval(row) for row in of]
         table.append((*key[:2], price, key[3], f"`{key[4]}`", *figures, *[""] * (len(AGENTS) - len(of))))
     for known in dict.fromkeys(row.known for row in rows):
         for against in ("plain", "preemptive"):
