@@ -205,7 +205,8 @@ def balanced() -> Iterator[str]:
 
 def alibaba_large() -> Iterator[str]:
     """The same for networks on all jobs of Alibaba 2018."""
-    yield from _on_cells("alibaba-large", r"(w2|alibaba-large)\.pt", "network", "alibaba-large-heuristics")
+    pattern = r"(?:alibaba-large-)?(w2|\d)\.pt"
+    yield from _on_cells("alibaba-large", pattern, "training seed", "alibaba-large-heuristics")
 
 
 def _on_cells(name: str, pattern: str, head: str, heuristics: str) -> Iterator[str]:
