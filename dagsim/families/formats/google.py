@@ -14,7 +14,7 @@ import numpy as np
 
 from dagsim.errors import ConfigError, GraphError, ModelError
 from dagsim.model import Cluster, Demand, Job, Node, Task, TaskGraph
-from dagsim.traces.fields import Dirty, InvalidValue, finite_number
+from dagsim.traces.fields import Dirty, finite_number, not_a_number
 from dagsim.traces.grouping import Grouped, in_parts, rows_by_job
 from dagsim.traces.reader import Downtime, JobBlock
 from dagsim.traces.report import ReadReport
@@ -334,7 +334,7 @@ def late_rows(checks: Checks, texts: np.ndarray) -> np.ndarray:
     whose time is not a number."""
     times = texts.tolist()
     is_time = [time.isdecimal() and len(time) < 20 for time in times]
-    checks.drop(~np.array(is_time, bool), InvalidValue("with a non-numeric value for time"))
+    checks.drop(~np.array(is_time, bool), not_a_number("time"))
     return np.array([is_read and int(time) >= AFTER_US for time, is_read in zip(times, is_time, strict=True)], bool)
 
 
