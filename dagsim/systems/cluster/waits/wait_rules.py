@@ -75,7 +75,7 @@ class Excess(str):
         return str(self) if self == highest else f"{self.asked:,g} to {highest.asked:,g}".join(self.around)
 
 
-def joined(reasons: Sequence[str]) -> str:
+def as_one_reason(reasons: Sequence[str]) -> str:
     """Return several reasons as one. If exactly one of them states an amount, so does the result."""
     at = [place for place, reason in enumerate(reasons) if isinstance(reason, Excess)]
     if len(at) != 1:

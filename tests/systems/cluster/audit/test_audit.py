@@ -33,7 +33,7 @@ from dagsim.systems.cluster.audit.auditor import Auditor
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.systems.cluster.waits.wait_rules import Excess, joined
+from dagsim.systems.cluster.waits.wait_rules import Excess, as_one_reason
 from dagsim.systems.seam import Conversation
 from dagsim.traces.report import CONTRADICTIONS
 from dagsim.workload.arrays import JobArrays
@@ -299,12 +299,14 @@ def test_reasons_that_differ_only_in_the_amount_are_one_with_a_range() -> None:
 
 
 def test_several_reasons_in_one_keep_the_only_amount() -> None:
-    low, high = (joined(["a rule", Excess.of("the limit (1) < ", amount, " s: x"), "b"]) for amount in (2.5, 4000.0))
+    low, high = (
+        as_one_reason(["a rule", Excess.of("the limit (1) < ", amount, " s: x"), "b"]) for amount in (2.5, 4000.0)
+    )
     assert isinstance(low, Excess)
     assert isinstance(high, Excess)
     assert (low, low.to(low)) == ("a rule; the limit (1) < 2.5 s: x; b",) * 2
     assert low.to(high) == "a rule; the limit (1) < 2.5 to 4,000 s: x; b"
-    assert not isinstance(joined([low, high]), Excess)
+    assert not isinstance(as_one_reason([low, high]), Excess)
 
 
 @pytest.mark.family("slurm")
