@@ -31,7 +31,8 @@ from dagsim.traces.reader import JobBlock
 from dagsim.traces.report import NO_HOURS, SHOWN, Hours, ImpossibleTimes, ReadReport, RepeatedId
 from dagsim.traces.times import date_seconds
 from dagsim.traces.typed_table import Table
-from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, objects
+from dagsim.workload.array_tools import combinations, objects
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind
 from dagsim.workload.records import MOST_INSTANCES, clipped_repr
 
 MOST_WORK_S = 100 * 365.25 * DAY_S

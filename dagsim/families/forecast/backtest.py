@@ -30,7 +30,7 @@ from dagsim.processes import end_with_parent, kill_workers, leave_to_workers, st
 from dagsim.systems.cluster.scenario import cluster_scenario_of
 from dagsim.traces import format_of, reader
 from dagsim.workload.accept import accepting
-from dagsim.workload.arrays import objects
+from dagsim.workload.array_tools import objects
 
 BASELINES = ("slurm", "limits", "history", "history_account", "qbets", "limits_history")
 _SIMPLE = ("limits", "history", "history_account", "qbets")

@@ -21,7 +21,8 @@ from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import Checks, Findings, JobBatch, job_blocks, kinds_of_rows, with_others
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.typed_table import Table
-from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, combinations, objects, optional
+from dagsim.workload.array_tools import bounds, combinations, objects, optional
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind
 
 
 class Event(IntEnum):

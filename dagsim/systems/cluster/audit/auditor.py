@@ -26,7 +26,8 @@ from dagsim.systems.cluster.waits.wait_rules import Excess
 from dagsim.text import on_one_line
 from dagsim.traces.report import Contradiction, Hours, ReadReport
 from dagsim.workload.accept import Accept
-from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations
+from dagsim.workload.array_tools import combinations
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind
 
 INVENTED = "sized"
 """Name of an invented cluster, which is sized to the jobs in a log."""
