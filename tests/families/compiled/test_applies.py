@@ -26,6 +26,7 @@ from dagsim.families.compiled.rules import ARRIVED, COMPLETED, FINISHED, PREEMPT
 from dagsim.model import (
     Cluster,
     Job,
+    JobSuspension,
     Kind,
     Node,
     NodePartition,
@@ -336,25 +337,46 @@ def test_the_compiled_engine_refuses_the_rules_of_a_site() -> None:
     assert "partitions, features, reservations and licences" in rules
 
 
-def test_the_compiled_engine_knows_of_every_part_of_a_scenario() -> None:
+def test_the_compiled_engine_refuses_suspensions() -> None:
+    suspended = QueueTree(suspensions=(JobSuspension("j", 10.0, 50.0),))
+    assert "suspensions of jobs" in why("fifo", queues=suspended)
+
+
+IN_THE_JOBS = "`unplayable` asks these jobs"
+WITH_OTHERS = "matters only to parts that are refused, or to policies that are not compiled"
+PARTS: dict[type, dict[str, str]] = {
+    ClusterScenario: {
+        "computed": "cluster runtime estimates preemption queues",
+        "refused": "setup network sharing failures admission elastic outages",
+        IN_THE_JOBS: "workload accept request begins_s left",
+        WITH_OTHERS: "communication",
+        "the engine itself": "engine",
+    },
+    Preemption: {
+        "computed": "on_resume",
+        "refused": "restart_s checkpoint_s_per_gb checkpoint_interval_s",
+        WITH_OTHERS: "on_failure checkpoint_write_s",
+    },
+    Estimates: {"computed": "kind sigma"},
+    Node: {
+        "computed": "name gpu gpus cpus memory_gb",
+        "refused": "features mig_s on_demand",
+        WITH_OTHERS: "weight manifest",
+    },
+    QueueTree: {
+        "computed": "partitions qos",  # their time limits; nodes of partitions are refused
+        "refused": "reservations outages suspensions licences",
+        WITH_OTHERS: "tree scheduler kueue",
+    },
+    Request: {
+        "refused": "after after_one array_limit begin_s nodes excluded",
+        WITH_OTHERS: "constraint partitions reservation licences exclusive exclusive_user spread array level "
+        "level_required segment together least_nodes most_nodes",
+    },
+}
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
+def test_the_compiled_engine_knows_of_every_part_of_a_scenario(part: Any) -> None:
     """A part that it ignored would change its schedules without a word: state here what it does with a new one."""
-    computed = {"cluster", "runtime", "estimates", "preemption", "queues"}
-    in_the_jobs = {
-        "workload",
-        "accept",
-        "request",
-        "begins_s",
-        "left",
-    }  # `unplayable` asks these jobs
-    refused = {
-        "setup",
-        "network",
-        "sharing",
-        "failures",
-        "admission",
-        "elastic",
-        "outages",
-    }  # by `_feature` and the jobs
-    used_by_another = {"communication"}  # by a network or a sharing model only
-    parts = {part.name for part in fields(ClusterScenario) if part.init}
-    assert parts == computed | in_the_jobs | refused | used_by_another | {"engine"}
+    assert {one.name for one in fields(part) if one.init} == set(" ".join(PARTS[part].values()).split())
