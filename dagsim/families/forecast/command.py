@@ -384,11 +384,11 @@ def _of_snapshot(state: Path, asked: Experiment, reading: TraceFlags, *, watched
     Raises:
         InputError: The cluster is unknown.
     """
-    from dagsim.config.yaml import Setting
+    from dagsim.config.yaml import Option, Setting
     from dagsim.errors import InputError
     from dagsim.families.forecast.question import workload_of
 
-    first = [Setting(f"--state {state}", "workload", workload_of(state))]
+    first = [Setting(Option.of("--state", state), "workload", workload_of(state))]
     with TemporaryDirectory() as scratch:
         asked = with_own_site(state, asked, reading, Path(scratch), told=True)
         if asked.config is None and reading.cluster is None:
