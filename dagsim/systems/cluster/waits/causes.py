@@ -15,7 +15,7 @@ from dagsim.errors import InputError
 from dagsim.metrics.why import Cause, CauseKind
 from dagsim.model import Job, Kind, QueueTree
 from dagsim.model.log import RUN_ENDS, Schedule
-from dagsim.systems.cluster.arrivals.dependencies import Dependencies
+from dagsim.systems.cluster.arrivals.dependencies import ArrivingJob, Dependencies
 from dagsim.systems.cluster.network.base import Network
 from dagsim.systems.cluster.resources.nodes import NodeState
 from dagsim.systems.cluster.state import JobState, TaskState
@@ -152,8 +152,9 @@ class _Past:
         """Process a row of the log."""
         kind, time_s, job, task, run, node, instances, gpus, value = row
         self._dependencies.passed(time_s)
-        if kind == Kind.ARRIVED and self._dependencies.arrived(self._task(job, 0).job, time_s) is not None:
-            self._decided.add(job)
+        if kind == Kind.ARRIVED:
+            if self._dependencies.arrived(self._task(job, 0).job, time_s) is not ArrivingJob.FREE:
+                self._decided.add(job)
         elif kind in (Kind.STARTED, Kind.ALLOCATED):
             self._dependencies.started(job, time_s)
         elif kind in (Kind.COMPLETED, Kind.REJECTED):
