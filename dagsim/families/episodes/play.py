@@ -5,7 +5,7 @@ This is the compiled counterpart of ``learning.episode.Episode`` with the codec 
 ``compiled.rules``. This module adds:
 
 - indexes of ready tasks (as in ``codecs.pool``), of runs by expected end (``ExpectedFree``) and
-  of critical paths (``cluster_rewards.CriticalPaths``), all of which ``catch_up`` brings up to
+  of critical paths (``critical_paths.CriticalPaths``), all of which ``catch_up`` brings up to
   date;
 - ``play_on``, which returns when a task can start;
 - the reward.
@@ -34,12 +34,13 @@ from dagsim.families.compiled.rules import (
     push,
     start,
 )
-from dagsim.families.episodes.episode_state import EpisodeState
+from dagsim.families.episodes.episode_state import EpisodeState, places_of
 from dagsim.families.episodes.proposals import drop_ready, least_work, note_ends, note_ready, propose
-from dagsim.families.learning.codecs.pool import SCALE_S
+from dagsim.families.learning.codecs.pool import SCALE_S, STATIC
 
 COARSE, FINE = 2.0**20, 2.0**60
 """Sums that leave no residue: ``high`` whole units of 2**-20, and ``low`` of 2**-80."""
+_FIXED = places_of(("wait", *STATIC))
 
 
 @inner
@@ -431,13 +432,13 @@ def prepare(e: EpisodeState) -> None:
             e.slowdown_units[task, type_, 0] = units
             e.slowdown_units[task, type_, 1] = int64((slowdown * COARSE - units) * FINE)
             row = e.fixed[task, type_]
-            row[0] = 0.0
-            row[1] = (log_best + slowdown) / 3
-            row[2] = log_best / 3
-            row[3] = slowdown
-            row[4] = wide / 8
-            row[5] = (log_area + slowdown) / 3
-            row[6] = log_rank
-            row[7] = (s.tasks[task + 1].children - s.tasks[task].children) / 2
-            row[8] = (s.jobs[job + 1].first - s.jobs[job].first) / 8
-            row[9] = 1.0 if type_ == e.facts[task].best_type else 0.0
+            row[_FIXED.wait] = 0.0
+            row[_FIXED.log_seconds] = (log_best + slowdown) / 3
+            row[_FIXED.log_best] = log_best / 3
+            row[_FIXED.slowdown] = slowdown
+            row[_FIXED.gpus] = wide / 8
+            row[_FIXED.log_area] = (log_area + slowdown) / 3
+            row[_FIXED.log_rank] = log_rank
+            row[_FIXED.children] = (s.tasks[task + 1].children - s.tasks[task].children) / 2
+            row[_FIXED.job_tasks] = (s.jobs[job + 1].first - s.jobs[job].first) / 8
+            row[_FIXED.is_best_type] = 1.0 if type_ == e.facts[task].best_type else 0.0
