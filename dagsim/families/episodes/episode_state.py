@@ -144,7 +144,7 @@ class EpisodeReward(NamedTuple):
     shaped: bool = True
 
 
-def places_of(columns: Sequence[str]) -> Any:
+def named_places(columns: Sequence[str]) -> Any:
     """Return a named tuple that contains the place of each column, which compiled code reads as a
     constant.
     """

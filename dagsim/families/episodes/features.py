@@ -14,7 +14,7 @@ from math import log1p
 import numpy as np
 
 from dagsim.families.compiled.jit import inner, int64
-from dagsim.families.episodes.episode_state import EpisodeState, places_of
+from dagsim.families.episodes.episode_state import EpisodeState, named_places
 from dagsim.families.episodes.play import below, exact_sum
 from dagsim.families.episodes.proposals import work_left_s
 from dagsim.families.learning.codecs.candidates import Candidates, log_ratio
@@ -22,7 +22,7 @@ from dagsim.families.learning.codecs.pool import QUEUE, SCALE_S, STATIC
 from dagsim.families.learning.codecs.relative import COLUMN, Relative, log_over, log_scale
 
 _TOKEN, _CONTEXT, _TYPE = map(
-    places_of, (Candidates.token_features, Candidates.context_features, Candidates.gpu_features)
+    named_places, (Candidates.token_features, Candidates.context_features, Candidates.gpu_features)
 )
 FIXED, SHOWN = 1 + len(STATIC), len(Candidates.gpu_features)
 """Number of columns of a row that never change, which are its first ones, and of its GPU type."""
@@ -190,7 +190,7 @@ def _job_left(e: EpisodeState, job: int) -> float:
 
 
 _RELATIVE, _RELATIVE_CONTEXT, _RELATIVE_TYPE = map(
-    places_of, (tuple(COLUMN), Relative.context_features, Relative.gpu_features)
+    named_places, (tuple(COLUMN), Relative.context_features, Relative.gpu_features)
 )
 _OF_TYPE = len(COLUMN)
 """The first of the columns of the type."""

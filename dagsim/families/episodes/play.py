@@ -34,13 +34,13 @@ from dagsim.families.compiled.rules import (
     push,
     start,
 )
-from dagsim.families.episodes.episode_state import EpisodeState, places_of
+from dagsim.families.episodes.episode_state import EpisodeState, named_places
 from dagsim.families.episodes.proposals import drop_ready, least_work, note_ends, note_ready, propose
 from dagsim.families.learning.codecs.pool import SCALE_S, STATIC
 
 COARSE, FINE = 2.0**20, 2.0**60
 """Sums that leave no residue: ``high`` whole units of 2**-20, and ``low`` of 2**-80."""
-_FIXED = places_of(("wait", *STATIC))
+_FIXED = named_places(("wait", *STATIC))
 
 
 @inner
