@@ -20,7 +20,6 @@ from math import log
 import numpy as np
 
 from dagsim.families.compiled.jit import inner, int64
-from dagsim.families.compiled.memory import SLOTS
 from dagsim.families.compiled.node_trees import fits_on, spot
 from dagsim.families.compiled.rules import (
     ARRIVED,
@@ -32,6 +31,7 @@ from dagsim.families.compiled.rules import (
     move_on,
     pop,
     push,
+    slot_of,
     start,
 )
 from dagsim.families.episodes.episode_state import EpisodeState, named_places
@@ -105,7 +105,7 @@ def catch_up(e: EpisodeState) -> None:
     # All starts since the last call are of one task. The slots of their runs are not reused before
     # the next start.
     if s.count.starts > e.tally.heard:
-        _forget_task(e, s.runs[s.starts[e.tally.heard] & ((1 << SLOTS) - 1)].task)
+        _forget_task(e, s.runs[slot_of(s.starts[e.tally.heard])].task)
     for index in range(e.tally.heard, s.count.starts):
         add_run(e, s.starts[index])
     e.tally.heard = s.count.starts
@@ -207,7 +207,7 @@ def add_run(e: EpisodeState, entry: int) -> None:
     """Enter a run that has started in the index of expected ends. The record of the run remains
     valid until the next start, even if the run has ended.
     """
-    s, slot = e.state, entry & ((1 << SLOTS) - 1)
+    s, slot = e.state, slot_of(entry)
     task, type_ = s.runs[slot].task, s.runs[slot].type
     at = e.on_type[type_].at
     end_s = s.runs[slot].start_s + s.seconds[task, type_]
@@ -380,7 +380,7 @@ def reward(e: EpisodeState) -> float:
     s, now = e.state, e.state.clock.now_s
     for index in range(s.count.starts):  # runs that have already ended are not counted
         if alive(s, s.starts[index]):
-            _extend_path(e, s.starts[index] & ((1 << SLOTS) - 1))
+            _extend_path(e, slot_of(s.starts[index]))
     s.count.starts = 0
     e.tally.heard = 0
     total = e.tally.integral + e.tally.rate * (now - e.tally.since_s)

@@ -22,8 +22,18 @@ from dagsim.errors import ConfigError, ModelError
 from dagsim.families.compiled import jit, list_scheduling
 from dagsim.families.compiled.choice import plan_for, unplayable, why_not
 from dagsim.families.compiled.drive import compile_loop, is_warm
+from dagsim.families.compiled.memory import SLOTS
 from dagsim.families.compiled.reading import read_scenario
-from dagsim.families.compiled.rules import ARRIVED, COMPLETED, FINISHED, PREEMPTED, REJECTED, STARTED_ROW
+from dagsim.families.compiled.rules import (
+    ARRIVED,
+    COMPLETED,
+    FINISHED,
+    PREEMPTED,
+    REJECTED,
+    STARTED_ROW,
+    run_entry,
+    slot_of,
+)
 from dagsim.model import (
     Cluster,
     Job,
@@ -389,3 +399,11 @@ PARTS: dict[type, dict[str, str]] = {
 def test_the_compiled_engine_knows_of_every_part_of_a_scenario(part: Any) -> None:
     """A part that it ignored would change its schedules without a word: state here what it does with a new one."""
     assert {one.name for one in fields(part) if one.init} == set(" ".join(PARTS[part].values()).split())
+
+
+def test_an_entry_holds_the_number_and_the_slot_of_a_run() -> None:
+    for number in (0, 1, 1 << 38):
+        for slot in (0, 5, (1 << SLOTS) - 1):
+            entry = run_entry(number, slot)
+            assert (entry >> SLOTS, slot_of(entry)) == (number, slot)
+            assert entry < 1 << 63
