@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dagsim.errors import ConfigError, DagsimError
+from dagsim.freed_memory import return_freed_memory
 from dagsim.model import Cluster
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Schedule
-from dagsim.processes import return_freed_memory
 from dagsim.systems.cluster.arrivals.dependencies import any_depends
 from dagsim.systems.cluster.arrivals.job_stream import JobStream
 from dagsim.systems.cluster.models.kept_work import Preemption

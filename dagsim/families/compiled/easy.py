@@ -38,7 +38,7 @@ from dagsim.families.compiled.rules import (
 from dagsim.systems.cluster.policies.backfilling import by_order, most_slowed_first, shortest_first
 from dagsim.systems.cluster.policies.formulas import slowed
 from dagsim.systems.cluster.policies.orders import slowness
-from dagsim.workload.arrays import distinct_rows, places_of
+from dagsim.workload.array_tools import distinct_rows, places_of
 
 BY_ORDER, BY_LENGTH, BY_SLOWDOWN = range(3)
 """Order within a group: the oldest, the shortest, or the largest slowdown first."""

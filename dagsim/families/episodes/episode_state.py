@@ -23,7 +23,7 @@ from dagsim.families.learning.codecs.candidates import Candidates
 from dagsim.families.learning.codecs.pool import STATIC, WIDTHS
 from dagsim.model.log import ROW
 from dagsim.systems.cluster.api import NEVER_S
-from dagsim.workload.arrays import distinct_rows
+from dagsim.workload.array_tools import distinct_rows
 
 MOST_GPU_SECONDS = 2.0**42
 """Maximum of the GPU-seconds of all tasks, because sums are kept in whole units of 2**-20 in 64

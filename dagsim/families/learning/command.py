@@ -49,7 +49,9 @@ def train_agent(
     seed: Seed = None,
     iterations: Annotated[
         int | None,
-        typer.Option(min=1, help="Number of iterations (default: as configured). With --resume, give a larger number."),
+        typer.Option(
+            min=1, help="Number of iterations (default: as configured). With --resume, give at least as many."
+        ),
     ] = None,
     resume: Annotated[
         Path | None,

@@ -38,7 +38,8 @@ from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.traces import TraceOptions, reader
 from dagsim.traces.source import Source
-from dagsim.workload.arrays import JobArrays, Labels, TaskKind, objects
+from dagsim.workload.array_tools import objects
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind
 
 HOUR_S = 3600.0
 CORES = 16

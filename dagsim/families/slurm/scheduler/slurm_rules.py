@@ -12,7 +12,7 @@ from dagsim.families.slurm.scheduler.holdings import SLACK, Amounts, Holder, Hol
 from dagsim.families.slurm.scheduler.node_choice import CountedNodes, NodeLayout, TimedGroups
 from dagsim.model import Caps, Demand, Job, JobCaps, NodePartition, Qos, QueueTree
 from dagsim.model.arithmetic import bits, ordered_sum, whole_sum
-from dagsim.systems.cluster.api import ClusterState, ClusterView, JobState, TaskState, may_mix_types, members
+from dagsim.systems.cluster.api import ClusterState, ClusterView, Excess, JobState, TaskState, may_mix_types, members
 
 RESOURCES = {"gpus": "GRES", "cpus": "Cpu", "memory_gb": "Memory", "jobs": "Jobs", "nodes": "Node"}
 RESOURCES |= {f"{name} minutes": f"{word}Minutes" for name, word in RESOURCES.items()}
@@ -271,10 +271,10 @@ class SlurmRules:
                 if amounts[what] > limit + SLACK:
                     reason = f"{owner}Max{RESOURCES[what]}PerJob"
                     reason = "PartitionNodeLimit" if (owner, what) == ("Partition", "nodes") else reason
-                    yield f"{reason} ({limit:,g}) < {amounts[what]:,g}: {words}"
+                    yield Excess.of(f"{reason} ({limit:,g}) < ", amounts[what], f": {words}")
             for what, limit in limits.minutes.items():
                 if (asked := amounts[what] * amounts["limit_s"] / 60) > limit + SLACK:
-                    yield f"{owner}Max{RESOURCES[what]}MinutesPerJob ({limit:,g}) < {asked:,g}: {words}"
+                    yield Excess.of(f"{owner}Max{RESOURCES[what]}MinutesPerJob ({limit:,g}) < ", asked, f": {words}")
 
     def refusal(self, job: Job, part: NodePartition) -> str:
         """Describe why a partition refuses the account of a job. The text is empty if the partition

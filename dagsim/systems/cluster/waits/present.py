@@ -21,7 +21,7 @@ from dagsim.systems.cluster.view import ClusterView
 if TYPE_CHECKING:
     from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.cluster.waits.room_tally import NodeStanding, RoomTally, lacking_causes
-from dagsim.systems.cluster.waits.wait_rules import Standing, WaitRules, rules_of
+from dagsim.systems.cluster.waits.wait_rules import Standing, WaitRules, as_one_reason, rules_of
 from dagsim.systems.seam import stated
 
 
@@ -157,7 +157,7 @@ class Obstacles:
         return self._never(active)
 
     def _never(self, active: JobState) -> str:
-        return "; ".join(dict.fromkeys(reason for task in active.tasks for reason in self._rules.never(task)))
+        return as_one_reason([*dict.fromkeys(reason for task in active.tasks for reason in self._rules.never(task))])
 
     def of(self, job: Job, now_s: float) -> str:
         """Describe what prevents the job from ever starting after ``now_s``. The result is empty if

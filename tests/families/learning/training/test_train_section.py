@@ -333,8 +333,11 @@ def test_a_finished_training_run_can_be_made_longer(tmp_path: Path) -> None:
     finishing.train_in(store)
     rows, seeds = (store.path / "progress.csv").read_text(), claim_report_seeds(store.path, 3)
     with pytest.raises(InputError, match="so give more"):
-        finishing.resumed_training(store.path, len(read_log(store.path)))
-    longer = finishing.resumed_training(store.path, len(read_log(store.path)) + 2)
+        finishing.resumed_training(store.path, len(read_log(store.path)) - 1)
+    longest = len(read_log(store.path)) + 2
+    finishing.resumed_training(store.path, longest)
+    longer = finishing.resumed_training(store.path, longest)  # the command was killed and is repeated
+    assert longer.manifest["plan"]["iterations"] == longest
     trained = finishing.train_in(longer, resume=True)
     after = (store.path / "progress.csv").read_text()
     assert after.startswith(rows)
