@@ -18,7 +18,7 @@ from dagsim.experiment.scenario import metric_of
 from dagsim.experiment.store import Store
 from dagsim.families.learning.algorithms import algorithm_name
 from dagsim.families.learning.checkpoint import Checkpoint
-from dagsim.families.learning.training.devices import device_named
+from dagsim.families.learning.devices import device_named
 from dagsim.families.learning.training.trainer import Tell, TrainingRun, training_of
 from dagsim.files import file_hash
 from dagsim.metrics.standings import PolicyResult, standings

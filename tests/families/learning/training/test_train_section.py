@@ -106,7 +106,7 @@ def test_no_seed_that_is_played_serves_two_purposes(
     assert set(played.seeds) == {"training", "validation", "report"}
     if system == "cluster":
         more = [part for setting in CLUSTER for part in ("--set", setting)]
-        tune = ["tune", "--algo", "eft-wait", "--param", "theta=0.8", *more, "--seeds", "3", "--quiet"]
+        tune = ["tune", "--policy", "eft-wait", "--param", "theta=0.8", *more, "--seeds", "3", "--quiet"]
         with played.during("tuning"):
             fine(*tune, "--out", tmp_path)
         assert played.seeds["tuning"] == set(VALIDATION[:3])
