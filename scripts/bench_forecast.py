@@ -24,7 +24,8 @@ from dagsim.model import Cluster, Demand, NodePartition, QueueNode, QueueTree
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.workload.arrays import JobArrays, Labels, TaskKind, objects
+from dagsim.workload.array_tools import objects
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind
 
 GPUS = 8
 """Number of GPUs of a node."""

@@ -49,7 +49,8 @@ from dagsim.systems.cluster.arrivals.job_sources import StoredJobs
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import Conversation
 from dagsim.traces import open_trace
-from dagsim.workload.arrays import JobArrays, Labels, objects, renumbered
+from dagsim.workload.array_tools import objects, renumbered
+from dagsim.workload.arrays import JobArrays, Labels
 from dagsim.workload.load import LoadMeter, seconds_of
 from dagsim.workload.records import write_jobs
 from dagsim.workload.sessions import Sessions

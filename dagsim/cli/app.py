@@ -24,8 +24,9 @@ from dagsim.cli.options import refuse_several
 from dagsim.errors import DagsimError, InputError
 from dagsim.family import refuse_missing
 from dagsim.own_code import Allowed, allow
-from dagsim.processes import OutputError, Stops, exit_code, steady_streams
 from dagsim.spelling import nearest
+from dagsim.standard_streams import OutputError, steady_streams
+from dagsim.stops import Stops, exit_code
 from dagsim.text import is_text, on_one_line
 
 ALLOW_CODE = "--allow-code"

@@ -56,12 +56,12 @@ def configured(
     """
     from dagsim.config.bundled import find_config
     from dagsim.config.schema import load_config
-    from dagsim.config.yaml import Setting
+    from dagsim.config.yaml import Option, Setting
 
     path = None if file is None else find_config(file, "the workload: --workload ")
     if own:
         trust(*([] if path is None else [path]))
-    jobs = [] if workload is None else [Setting(f"{named} {workload}", "workload", workload)]
+    jobs = [] if workload is None else [Setting(Option.of(named, workload), "workload", workload)]
     return load_config(path, [*jobs, *(settings or ()), *options], own=own)
 
 
@@ -98,23 +98,23 @@ def experiment(
         InputError: The value of an option is wrong, or an option does not apply to the system or
             the workload.
     """
-    from dagsim.config.yaml import Setting
+    from dagsim.config.yaml import Option, Setting
 
     settings = [
         *more,
         *given(policy=policy, seeds=what.seeds, seed=what.seed, precision=what.precision),
     ]
-    system = [] if what.system is None else [Setting(f"--system {what.system}", "system.kind", what.system)]
+    system = [] if what.system is None else [Setting(Option.of("--system", what.system), "system.kind", what.system)]
     what = what._replace(set_=[*system, *first, *(what.set_ or ())])  # type: ignore[list-item]
     reading = trace.settings()
     if trace.format_ is not None:
-        reading.append(Setting(f"--format {trace.format_}", "workload.format", trace.format_))
+        reading.append(Setting(Option.of("--format", trace.format_), "workload.format", trace.format_))
     reading += [] if windows is None else windows.settings()
     from dagsim.errors import ConfigError
     from dagsim.experiment.scenario import on_its_cluster
     from dagsim.report.terminal import counted
 
-    asked = list(dict.fromkeys(setting.source.partition(" ")[0] for setting in reading))
+    asked = list(dict.fromkeys(setting.source.name for setting in reading if isinstance(setting.source, Option)))
     if trace.cluster in ("trace", "sized"):
         asked.append("--cluster")
     try:
@@ -207,18 +207,18 @@ def trace_at(path: Path, option: str = "--trace") -> list[Setting]:
     """Return the setting that makes the trace ``path`` the workload. ``option`` is the name of the
     option in error messages.
     """
-    from dagsim.config.yaml import Setting
+    from dagsim.config.yaml import Option, Setting
 
-    return [Setting(f"{option} {path}", "workload", {"kind": "trace", "path": str(path)})]
+    return [Setting(Option.of(option, path), "workload", {"kind": "trace", "path": str(path)})]
 
 
 def given(**options: Any) -> list[Setting]:
     """Return a setting for each option that is not None. The name of each keyword argument is the
     configuration key that the option sets.
     """
-    from dagsim.config.yaml import Setting
+    from dagsim.config.yaml import Option, Setting
 
-    return [Setting(f"{_option(key)} {value}", key, value) for key, value in options.items() if value is not None]
+    return [Setting(Option.of(_option(key), value), key, value) for key, value in options.items() if value is not None]
 
 
 def _option(key: str) -> str:

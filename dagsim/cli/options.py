@@ -222,10 +222,11 @@ class WindowCount(NamedTuple):
 
     def settings(self) -> list[Setting]:
         """Return the settings that select these windows."""
-        from dagsim.config.yaml import Setting
+        from dagsim.config.yaml import Option, Setting
 
         values = {"seeds": self.windows, "workload.window": self.jobs, "workload.windows": self.windows}
-        return [Setting(f"--windows {self.windows}x{self.jobs}", key, value) for key, value in values.items()]
+        source = Option.of("--windows", f"{self.windows}x{self.jobs}")
+        return [Setting(source, key, value) for key, value in values.items()]
 
 
 Windows = Annotated[
@@ -270,7 +271,7 @@ def read_settings(texts: Iterable[str]) -> Iterator[Setting]:
     Raises:
         BadParameter: A value has no key, or there is no such key.
     """
-    from dagsim.config.yaml import Setting
+    from dagsim.config.yaml import Option, Setting
 
     for text in texts:
         from dagsim.traces import TraceOptions  # imported only here, because runs without a trace do not need it
@@ -283,7 +284,7 @@ def read_settings(texts: Iterable[str]) -> Iterator[Setting]:
             near = "; did you mean 'timezone'?" if name == "tz" else choices(name, READ_KEYS)
             raise typer.BadParameter(f"there is no key {key.strip()!r}{near}", param_hint="'--read'")
         setting = f"workload.options.{name}"
-        yield Setting(f"--read {text}", setting, scalar(value.strip()) if equals else True)
+        yield Setting(Option.of("--read", text), setting, scalar(value.strip()) if equals else True)
 
 
 class Experiment(NamedTuple):
@@ -413,7 +414,7 @@ class TraceFlags(NamedTuple):
         Raises:
             BadParameter: The value of a ``--read`` option has no key, or there is no such key.
         """
-        from dagsim.config.yaml import Setting
+        from dagsim.config.yaml import Option, Setting
 
         own = {
             "--load": ("options.load", self.load),
@@ -423,7 +424,7 @@ class TraceFlags(NamedTuple):
             "--until": ("until", self.until),
         }
         settings = [
-            Setting(f"{option} {f'{value:g}' if isinstance(value, float) else value}", f"workload.{key}", value)
+            Setting(Option.of(option, f"{value:g}" if isinstance(value, float) else value), f"workload.{key}", value)
             for option, (key, value) in own.items()
             if value is not None
         ]

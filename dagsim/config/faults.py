@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from dagsim.config.yaml import Document, KeyPath
+from dagsim.config.yaml import Document, KeyPath, Option, SweepPoint
 from dagsim.sections import DEFAULT_KIND, fault_in_words, got
 from dagsim.spelling import choices, nearest
 
@@ -68,21 +68,20 @@ def _line(fault: ErrorDetails, document: Document, schema: Schema) -> str:
         what = said[2]
     if path and what.startswith(f"{path[-1]} must "):
         what = what.removeprefix(f"{path[-1]} ")
-    if place.startswith(("--", "NAME ")) and document.values.get(path) == place:
+    if isinstance(place, Option) and document.values.get(path) == place:
         return _of_option(place, path, what)
     key = ".".join(map(str, path)) or "the file"
-    setting, equals, _ = place.partition(" = ")
-    if equals and setting.endswith(f"over.{key}"):  # ``place`` is a point of a sweep, and already contains the key
-        return f"{setting if fault['type'] in _UNKNOWN_KEY else place}: {what}"
+    if isinstance(place, SweepPoint) and place.axis.endswith(f"over.{key}"):  # it already contains the key
+        return f"{place.axis if fault['type'] in _UNKNOWN_KEY else place}: {what}"
     return f"{place}: {key}: {what}"
 
 
-def _of_option(place: str, path: KeyPath, what: str) -> str:
+def _of_option(place: Option, path: KeyPath, what: str) -> str:
     """Return the line that reports a fault in the value of an option. It names the option instead
     of the key that the option sets, unless the fault is in a key other than the one that ``--set``
     names.
     """
-    option, _, typed = place.partition(" ")
+    option, typed = place.name, place.typed
     key = ".".join(map(str, path))
     what = re.sub(r"\b(\d+)\.0(?=$|[],;])", r"\1", what)
     if option in ("--set", "--read"):

@@ -13,7 +13,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import yaml
 
@@ -33,6 +33,39 @@ nine lines of aliases can expand to billions of values.
 _TEXT = "tag:yaml.org,2002:str"
 
 
+class Option(str):
+    """The position of a value that was given on the command line: an option (or a positional
+    argument) as the user typed it, such as ``--policy sjf``.
+
+    A position is a text, and its class states its kind, so that the kind does not depend on the
+    wording. Other texts are positions in files.
+    """
+
+    name: str
+    typed: str
+
+    @classmethod
+    def of(cls, name: str, typed: object) -> Self:
+        """Return the position of what was typed after the name of an option."""
+        place = cls(f"{name} {typed}")
+        place.name, place.typed = name, str(typed)
+        return place
+
+
+class SweepPoint(str):
+    """The position of a value at a point of a sweep, such as ``grid.yaml:3:3: over.seed = 2``."""
+
+    axis: str
+    """The position and the key of the axis."""
+
+    @classmethod
+    def of(cls, axis: str, label: str) -> Self:
+        """Return the position of the value with this label."""
+        place = cls(f"{axis} = {label}")
+        place.axis = axis
+        return place
+
+
 class Setting(NamedTuple):
     """A key that was set on the command line. ``source`` is the option as the user typed it, and
     ``key`` has the same form as in ``--set``.
@@ -49,7 +82,7 @@ class Setting(NamedTuple):
         Raises:
             ConfigError: There is no ``=``, or the value is not YAML.
         """
-        source = f"--set {text}"
+        source = Option.of("--set", text)
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
             raise ConfigError(f"{source}: expected key=value, as in --set policy=sjf or --set cluster.groups.0.count=4")
@@ -145,12 +178,11 @@ class Document:
         ``replaced``. An option may replace a value that ``--set`` or the same option has set for
         the same key.
         """
-        own = source.partition(" ")[0]
+        own = source.name if isinstance(source, Option) else ""
         for path, place in self.values.items():
-            option = place.partition(" ")[0]
-            if path[: len(replaced)] != replaced or not option.startswith("--"):
+            if path[: len(replaced)] != replaced or not isinstance(place, Option) or not place.name.startswith("--"):
                 continue
-            if path != key or option not in ("--set", own):
+            if path != key or place.name not in ("--set", own):
                 raise ConfigError(f"{source}: would undo {place}; change their order or leave one of them out")
 
 

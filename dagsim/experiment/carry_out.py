@@ -20,7 +20,7 @@ from dagsim.experiment.store import Store
 from dagsim.files import write_text
 from dagsim.metrics import to_csv
 from dagsim.metrics.standings import PolicyResult, standings
-from dagsim.processes import Stops
+from dagsim.stops import Stops
 from dagsim.systems.seam import EngineUse
 from dagsim.text import count_of
 

@@ -12,7 +12,7 @@ from time import process_time
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from dagsim.errors import DagsimError, SimulationError
-from dagsim.processes import end_with_parent, kill_workers, leave_to_workers, starting
+from dagsim.workers import end_with_parent, kill_workers, leave_to_workers, starting
 
 OnProgress: TypeAlias = Callable[[int, int, int], None]
 """A function that is called with the index of an item in progress, the number of finished items,

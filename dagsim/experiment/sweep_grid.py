@@ -14,7 +14,7 @@ from dagsim import services
 from dagsim.config import yaml
 from dagsim.config.bundled import find_config
 from dagsim.config.schema import Config, load_config
-from dagsim.config.yaml import Setting
+from dagsim.config.yaml import Setting, SweepPoint
 from dagsim.errors import ConfigError, InputError, UnknownName
 from dagsim.experiment.cell import Cell
 from dagsim.experiment.cell_run import Keep
@@ -179,7 +179,9 @@ class SweepGrid:
         for places in product(*(range(len(axis.values)) for axis in self.axes)):
             at = {axis.key: axis.labels[place] for axis, place in zip(self.axes, places, strict=True)}
             changes = [
-                Setting(f"{axis.place or f'over.{axis.key}'} = {axis.labels[place]}", axis.key, axis.values[place])
+                Setting(
+                    SweepPoint.of(axis.place or f"over.{axis.key}", axis.labels[place]), axis.key, axis.values[place]
+                )
                 for axis, place in zip(self.axes, places, strict=True)
             ]
             base = next((Path(change.value) for change in changes if change.key == "base"), self.base)

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dagsim.errors import ModelError
+from dagsim.freed_memory import return_freed_memory
 from dagsim.model import Cluster, Kind, PowerState
 from dagsim.model.log import RUN_ENDS, FactColumns, Schedule
-from dagsim.processes import return_freed_memory
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.signedinteger]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dagsim import services
-from dagsim.family import refuse_missing
+from dagsim.family import added_names, refuse_missing
 from dagsim.registry import Registry
 from dagsim.specs import Spec
 from dagsim.systems.seam import Scenario
@@ -18,9 +18,9 @@ from dagsim.systems.seam import Scenario
 PROGRAMS: Registry[Any] = Registry("program", group="dagsim.programs", method="decide")
 """Policies that talk to a scheduler in another program, by kind."""
 
-_PROGRAM = re.compile(r"((\w[\w-]*)(?:\[[^\]]*\])?)(?::(.*))?", re.DOTALL)
+_ADDRESSED = re.compile(r"((\w[\w-]*)(?:\[[^\]]*\])?)(?::(.*))?", re.DOTALL)
+"""A name, perhaps with parameters, and the command, endpoint or file after a colon."""
 _LABEL = re.compile(r"([^\W\d][\w .+-]*)=(.+)", re.DOTALL)
-_MODEL = re.compile(r"sb3(?:\[([^\]]*)\])?:(.+)", re.DOTALL)
 
 
 class PolicyKind(StrEnum):
@@ -55,23 +55,23 @@ class PolicySpec:
 
     @classmethod
     def parse(cls, text: str) -> PolicySpec:
-        """Parse the name of a policy, such as ``sjf``, ``easy[strict=true]``, ``own.py:Mine[k=2]``,
-        ``ppo``, ``sb3:model.zip``, ``exec:COMMAND``, ``batsim[start=...]:ENDPOINT`` or
-        ``kube-scheduler[binary=PATH]``.
+        """Parse the name of a policy.
 
         Raises:
             ConfigError: Brackets or quotes do not match, or a parameter has no value.
-            UnknownName: The name is that of a program whose family is missing.
+            UnknownName: The name is that of a program, or of a kind of model, whose family is missing.
         """
-        if (program := _PROGRAM.fullmatch(text.strip())) is not None:
-            if program[2] in PROGRAMS:
-                name, params = Spec.parse(program[1])
-                return cls(text, PolicyKind.PROGRAM, name, params, (program[3] or "").strip())
-            if program[3] is not None:
-                refuse_missing("programs", program[2])
-        if (model := _MODEL.fullmatch(text.strip())) is not None:
-            params = {"checkpoint": model[2].strip()} | Spec.parse(f"sb3[{model[1] or ''}]").params
-            return cls(text, PolicyKind.MODEL, "sb3", params)
+        if (match := _ADDRESSED.fullmatch(text.strip())) is not None:
+            call, kind, address = match.groups()
+            if kind in PROGRAMS:
+                name, params = Spec.parse(call)
+                return cls(text, PolicyKind.PROGRAM, name, params, (address or "").strip())
+            if address and kind in added_names("loaders"):
+                name, params = Spec.parse(call)
+                return cls(text, PolicyKind.MODEL, name, {"checkpoint": address.strip()} | params)
+            if address is not None:
+                for group in ("programs", "loaders"):
+                    refuse_missing(group, kind)
         name, params = Spec.parse(text)
         return cls(text, PolicyKind.OWN if ":" in name else PolicyKind.NAMED, name, params)
 
@@ -94,19 +94,14 @@ class PolicySpec:
         """Return True if an agent has this name (see ``is_agent``)."""
         return self.kind in (PolicyKind.MODEL, PolicyKind.NAMED) and self.name in agent_names()
 
-    def words(self) -> list[str]:
-        """Return the words of the command that starts a program. The result is empty if the user
-        starts the program.
-        """
-        words = (self.address if self.name == "exec" else str(self.params.get("start", ""))).split()
-        return words + [str(self.params[name]) for name in ("binary", "config") if self.params.get(name)]
-
     def files(self) -> list[Path]:
-        """Return the existing files that the parameters name. For a program, return the existing
-        files that its command names.
+        """Return the existing files that the parameters name. For a program, whose address or any
+        parameter may be a command, also return those that any of their words names.
         """
-        values = self.words() if self.kind is PolicyKind.PROGRAM else self.params.values()
-        return named_files(values)
+        values = [self.address, *self.params.values()]
+        if self.kind is PolicyKind.PROGRAM:
+            values += [word for value in values if isinstance(value, str) for word in value.split()]
+        return named_files(dict.fromkeys(values))
 
 
 def agent_names() -> tuple[str, ...]:
@@ -134,7 +129,7 @@ def split_policies(texts: Iterable[str]) -> list[str]:
     """
     flat: list[str] = []
     for text in texts:
-        program = _PROGRAM.fullmatch(text.strip())
+        program = _ADDRESSED.fullmatch(text.strip())
         whole = program is not None and program[2] in PROGRAMS
         flat += [text] if whole else re.split(r",(?![^\[]*\])", text)
     return list(dict.fromkeys(filter(None, (part.strip() for part in flat))))

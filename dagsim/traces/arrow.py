@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dagsim.errors import ConfigError, DagsimError, TraceError
-from dagsim.workload.arrays import objects
+from dagsim.workload.array_tools import objects
 from dagsim.workload.records import clipped_repr
 
 MAGIC = (b"PAR1", b"ARROW1")

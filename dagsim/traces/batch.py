@@ -21,7 +21,8 @@ from dagsim.traces.sites import site_gpu
 from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.typed_table import Table, tables_of
-from dagsim.workload.arrays import JobArrays, Labels, TaskKind, optional
+from dagsim.workload.array_tools import optional
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind
 
 ENDED = frozenset({
     "COMPLETED", "TIMEOUT", "OUT_OF_MEMORY", "FAILED", "NODE_FAIL", "PREEMPTED", "DEADLINE", "CANCELLED", "REQUEUED",

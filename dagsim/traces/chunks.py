@@ -23,7 +23,7 @@ from dagsim.traces.report import ReadReport
 from dagsim.traces.source import LINE_BITS, Source
 from dagsim.traces.text_forms import FileLayout, Form, csv_form
 from dagsim.traces.typed_table import CHUNK_ROWS, Table, TextBlock, typed_table
-from dagsim.workload.arrays import objects
+from dagsim.workload.array_tools import objects
 from dagsim.workload.records import clipped
 
 _BLOCK_BYTES = 1 << 22

@@ -39,6 +39,19 @@ class InvalidValue(Contradictory):
     kind = "values"
 
 
+_NOT_A_NUMBER = "with a non-numeric value for "
+
+
+def not_a_number(field: str) -> InvalidValue:
+    """Return the reason for rows whose value of a field is not a number."""
+    return InvalidValue(_NOT_A_NUMBER + field)
+
+
+def is_no_number_of_seconds(reason: str) -> bool:
+    """Return True if a reason states that a time in seconds is not a number."""
+    return reason.startswith(_NOT_A_NUMBER) and reason.endswith("_s")
+
+
 class Dirty(ValueError):
     """Raised for a row that cannot be used. The message is the reason for ``ReadReport.drop``."""
 
@@ -80,10 +93,9 @@ def finite_number(text: str, field: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        reason = InvalidValue(f"with a non-numeric value for {field}") if text.strip() else f"without {field}"
-        raise Dirty(reason) from None
+        raise Dirty(not_a_number(field) if text.strip() else f"without {field}") from None
     if not -inf < value < inf:
-        raise Dirty(InvalidValue(f"with a non-numeric value for {field}"))
+        raise Dirty(not_a_number(field))
     return value
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from dagsim.traces.report import ReadReport
 from dagsim.traces.typed_table import Table, distinct_texts
-from dagsim.workload.arrays import ranges
+from dagsim.workload.array_tools import ranges
 
 ROWS_IN_MEMORY = 1 << 21
 """Maximum number of rows of a table that is read as a whole."""

@@ -17,13 +17,22 @@ import numpy as np
 
 from dagsim.model import Demand, Job
 from dagsim.model.arithmetic import DAY_S
-from dagsim.traces.fields import Contradictory, Dirty, InvalidValue, are_counts, is_number, seconds_since_1970
+from dagsim.traces.fields import (
+    Contradictory,
+    Dirty,
+    InvalidValue,
+    are_counts,
+    is_number,
+    not_a_number,
+    seconds_since_1970,
+)
 from dagsim.traces.grouping import Namesakes, in_parts, one_row_each, repeated, rows_by_job
 from dagsim.traces.reader import JobBlock
 from dagsim.traces.report import NO_HOURS, SHOWN, Hours, ImpossibleTimes, ReadReport, RepeatedId
 from dagsim.traces.times import date_seconds
 from dagsim.traces.typed_table import Table
-from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, objects
+from dagsim.workload.array_tools import combinations, objects
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind
 from dagsim.workload.records import MOST_INSTANCES, clipped_repr
 
 MOST_WORK_S = 100 * 365.25 * DAY_S
@@ -272,7 +281,7 @@ class Checks:
                 # no longer available.
                 got = {row: f"got {clipped_repr(texts[row])}" for row in first if not is_number(texts[row])}
             self.drop(faulty & empty, f"without {field}")
-            self.drop(faulty & ~empty, InvalidValue(f"with a non-numeric value for {field}"), got)
+            self.drop(faulty & ~empty, not_a_number(field), got)
         return values
 
     def count(

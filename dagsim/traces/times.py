@@ -18,7 +18,7 @@ from dagsim.model.arithmetic import whole_sum
 from dagsim.traces.fields import Dirty, InvalidValue
 from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.typed_table import Table
-from dagsim.workload.arrays import objects
+from dagsim.workload.array_tools import objects
 
 _UNSET = frozenset({"", "none", "unknown", "n/a", "(null)", "invalid"})
 NO_DURATION = ("4294967294", "4294967295")

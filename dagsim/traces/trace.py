@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from dagsim.errors import TraceError
+from dagsim.freed_memory import return_freed_memory
 from dagsim.model import Cluster, Job
-from dagsim.processes import return_freed_memory
 from dagsim.traces.reader import Downtime, Reader, Unstarted
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source

@@ -14,7 +14,8 @@ import numpy as np
 from dagsim.model.arithmetic import numbered
 from dagsim.traces.source import LINE_BITS, NumberedRow, Source
 from dagsim.traces.text_forms import FileLayout, Form
-from dagsim.workload.arrays import Labels, objects
+from dagsim.workload.array_tools import objects
+from dagsim.workload.arrays import Labels
 
 CHUNK_ROWS = 1 << 16
 """Number of rows in a chunk that is split row by row, and in each step of other row-wise

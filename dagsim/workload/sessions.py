@@ -21,7 +21,8 @@ from dagsim.errors import WorkloadError, require
 from dagsim.model import Cluster, Job
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.streams import stream
-from dagsim.workload.arrays import JobArrays, Labels, bounds
+from dagsim.workload.array_tools import bounds
+from dagsim.workload.arrays import JobArrays, Labels
 from dagsim.workload.arrivals import HOURS_PER_WEEK, Rates
 from dagsim.workload.distributions import AnyDistribution, Choice, Constant, Quantiles
 from dagsim.workload.load import LoadMeter, WorkRuntime, seconds_of

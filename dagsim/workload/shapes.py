@@ -16,7 +16,7 @@ from typing import Annotated, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from dagsim.errors import WorkloadError, require
-from dagsim.workload.arrays import bounds, ranges
+from dagsim.workload.array_tools import bounds, ranges
 from dagsim.workload.distributions import Choice, Quantiles
 from dagsim.workload.tagged_union import TaggedUnion
 

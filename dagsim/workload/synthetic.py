@@ -19,7 +19,8 @@ import numpy as np
 from dagsim.errors import ModelError, WorkloadError, require
 from dagsim.model import Cluster, Job
 from dagsim.model.streams import stream
-from dagsim.workload.arrays import JobArrays, Labels, bounds, kinds_of, objects, ranges
+from dagsim.workload.array_tools import bounds, objects, ranges
+from dagsim.workload.arrays import JobArrays, Labels, kinds_of
 from dagsim.workload.arrivals import Arrivals, Batch, Bursty
 from dagsim.workload.distributions import AnyDistribution
 from dagsim.workload.load import LoadMeter, WorkRuntime, seconds_of

@@ -28,7 +28,7 @@ def run_folder(root: Path) -> Store:
 
 
 def test_eval_prints_a_table_and_leaves_a_run_folder(tmp_path: Path) -> None:
-    result = fine("eval", "--algo", "sjf", *SMALL, "--seeds", 2, "--out", tmp_path, "--plots")
+    result = fine("eval", "--policy", "sjf", *SMALL, "--seeds", 2, "--out", tmp_path, "--plots")
     folder = run_folder(tmp_path)
     assert "sjf: 20 of 20 jobs completed, heterogeneous, count 10, 2 seeds" in result.stdout
     assert "jct_s.mean" in result.stdout
@@ -149,7 +149,7 @@ def test_baseline_runs_every_policy_there_is(tmp_path: Path) -> None:
 
 
 def test_replay_reads_a_trace_and_says_what_it_read(tmp_path: Path) -> None:
-    result = fine("replay", "--trace", TRACE, "--algo", "sjf", "--out", tmp_path, "--no-plots")
+    result = fine("replay", "--trace", TRACE, "--policy", "sjf", "--out", tmp_path, "--no-plots")
     folder = run_folder(tmp_path)
     assert "trace (plain): read" in result.stdout
     assert folder.manifest["trace"]["path"] == str(TRACE)
@@ -157,7 +157,7 @@ def test_replay_reads_a_trace_and_says_what_it_read(tmp_path: Path) -> None:
 
 
 def test_replay_scales_to_a_load_and_takes_a_window(tmp_path: Path) -> None:
-    fine("replay", "-t", TRACE, "--load", 0.5, "--limit", 3, "--out", tmp_path, "--no-plots")
+    fine("replay", "-t", TRACE, "--load", 0.5, "--max-jobs", 3, "--out", tmp_path, "--no-plots")
     workload = run_folder(tmp_path).lines()[0].workload
     assert workload["jobs"] == 3
     assert max(workload["gpu_load"], workload["cpu_load"]) == pytest.approx(0.5)
@@ -219,7 +219,7 @@ def test_a_users_own_policy_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         "                yield Start(task, placement)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    fine("eval", "--algo", "own_policy:Newest", *SMALL, "--seeds", 1, "--out", tmp_path / "out", "--no-plots")
+    fine("eval", "--policy", "own_policy:Newest", *SMALL, "--seeds", 1, "--out", tmp_path / "out", "--no-plots")
     assert run_folder(tmp_path / "out").path.name.split("-")[2:5] == ["own", "policy", "Newest"]
 
 
@@ -304,9 +304,9 @@ def test_the_schema_has_a_line_for_each_key_so_that_two_changes_can_be_merged() 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["eval", "--algo", "sfj"], "error: unknown policy 'sfj'; did you mean 'sjf'? (dagsim list policies)"),
-        (["eval", "--algo", "sjf[x=1]"], "error: policy 'sjf' has no parameter 'x'"),
-        (["eval", "--algo", "no_module:X"], "error: policy 'no_module:X': there is no module 'no_module'"),
+        (["eval", "--policy", "sfj"], "error: unknown policy 'sfj'; did you mean 'sjf'? (dagsim list policies)"),
+        (["eval", "--policy", "sjf[x=1]"], "error: policy 'sjf' has no parameter 'x'"),
+        (["eval", "--policy", "no_module:X"], "error: policy 'no_module:X': there is no module 'no_module'"),
         (["eval", "--set", "sed=1"], "error: --set sed: there is no such key; did you mean 'seed'?"),
         (
             ["eval", "--workload", "stedy"],
@@ -321,7 +321,7 @@ def test_the_schema_has_a_line_for_each_key_so_that_two_changes_can_be_merged() 
         (["replay", "--trace", str(TRACE), "--reference", "sjff"], "error: --reference: unknown policy 'sjff'"),
         (["replay", "--trace", "none.csv"], "error: none.csv: no such file"),
         (
-            ["replay", "--trace", str(TRACE), "--limit", "0"],
+            ["replay", "--trace", str(TRACE), "--max-jobs", "0"],
             "error: --max-jobs: must be 1 or more, got 0",
         ),
         (
@@ -350,7 +350,7 @@ def test_wrong_input_ends_with_2_and_says_what_is_wrong(arguments: list[str], me
 def test_a_policy_that_errs_fails_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "idle_policy.py").write_text("class Idle:\n    def decide(self, view):\n        return ()\n")
     monkeypatch.syspath_prepend(tmp_path)
-    result = invoke("eval", "--algo", "idle_policy:Idle", *SMALL, "--out", tmp_path / "out")
+    result = invoke("eval", "--policy", "idle_policy:Idle", *SMALL, "--out", tmp_path / "out")
     assert result.exit_code == 1
     assert result.stderr.startswith("error: ")
     folder = run_folder(tmp_path / "out")
@@ -393,13 +393,13 @@ def test_agents_that_come_with_dagsim_run_by_name(tmp_path: Path) -> None:
         ("decima", ("--set", "system.jobs=3")),
         ("ppo", of_ramp),
     ):
-        result = json.loads(fine("eval", "--algo", algo, *sizes, *small).stdout)
+        result = json.loads(fine("eval", "--policy", algo, *sizes, *small).stdout)
         assert [run["policy"] for run in result["runs"]] == [algo]
         assert f"-eval-{algo}-s0-" in result["run"]
 
 
 def test_one_trace_has_no_interval_and_says_why(tmp_path: Path) -> None:
-    shown = fine("replay", "-t", TRACE, "--algo", "sjf", "--seeds", 3, "--out", tmp_path / "a", "--no-plots").stdout
+    shown = fine("replay", "-t", TRACE, "--policy", "sjf", "--seeds", 3, "--out", tmp_path / "a", "--no-plots").stdout
     assert "one run, because seeds have no effect here" in shown
     assert "One log is only one sample, so there are no intervals." in shown
     table = fine("replay", "-t", TRACE, "-a", "sjf", "--reference", "fifo", "--out", tmp_path / "b", "--no-plots")

@@ -4,26 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from support.command_line import invoke
+from support.command_line import commands, invoke
 
-from dagsim.cli import app
 from dagsim.cli.app import ALIASES, GROUPS, SPELLINGS
-
-
-def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    group = typer.main.get_command(app) if group is None else group
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from commands(command, (*path, name))
-        else:
-            yield " ".join((*path, name)), command
-
 
 COMMANDS = dict(commands())
 
@@ -95,7 +82,8 @@ def test_a_value_may_begin_with_a_dash_if_it_is_no_option() -> None:
 
 
 def test_processes_and_an_executor_exclude_each_other() -> None:
-    assert "leave out --executor" in said("eval", "--workers", "2", "--on", "ray")
+    for option in ("--executor", "--on"):
+        assert "leave out --executor" in said("eval", "--workers", "2", option, "ray")
     assert "must be a number of processes, 1 or more, got '0'" in said("eval", "--workers", "0")
 
 

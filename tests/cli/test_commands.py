@@ -7,20 +7,16 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from support.command_line import fine, invoke
+from support.command_line import commands, fine, invoke
 
-from dagsim.cli import app
 from dagsim.cli.app import ORDER
 from dagsim.cli.options import READ_KEYS
 
 ROOT = Path(__file__).parents[2]
-COMMANDS: Any = typer.main.get_command(app)
 
 SMALL = "--set workload.count=8"
 TINY = (
@@ -30,27 +26,19 @@ TINY = (
 )
 SHORTER = {
     "eval": f"{SMALL} --set workload.measure=null --seeds 2 --no-plots",
-    "baseline": f"{SMALL} --seeds 2 --no-plots --algo sjf --algo ljf",
+    "baseline": f"{SMALL} --seeds 2 --no-plots --policy sjf --policy ljf",
     "train": TINY,
     "tune": f"{SMALL} --seeds 2",
     "replay": "--no-plots",
-    "whatif": "--on local",
-    "plan": "--most 2000 --on local",
-    "eta": "--futures 3",
+    "whatif": "--executor local",
+    "plan": "--max-gpus 2000 --executor local",
+    "eta": "--samples 3",
     "record": "--frames 2 --width 160",
-    "sweep": "--on local",
+    "sweep": "--executor local",
 }
 """Options that make the run of an example short."""
 PARSED = {"trace fetch", "serve", "warm"}
 """Examples that download, serve for ever, or compile for minutes: their options are parsed, and nothing is run."""
-
-
-def commands(group: Any = COMMANDS, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from commands(command, (*path, name))
-        else:
-            yield " ".join((*path, name)), command
 
 
 READING = {
@@ -81,7 +69,7 @@ def examples() -> list[Any]:
 def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs")
     options = [*shlex.split(SHORTER["eval"]), "--quiet", "--out", str(out)]
-    fine("eval", "--algo", "sjf", *options)
+    fine("eval", "--policy", "sjf", *options)
     return next(out.iterdir())
 
 
@@ -167,7 +155,7 @@ def test_a_short_option_stands_for_the_same_option_in_every_command() -> None:
 
 
 def test_help_lists_the_commands_in_the_order_of_use() -> None:
-    assert sorted(ORDER) == sorted(COMMANDS.commands)
+    assert sorted(ORDER) == sorted({name.partition(" ")[0] for name, _ in commands()})
     help_ = invoke("--help").output
     places = [re.search(rf"^\W*{name} ", help_, re.MULTILINE) for name in ORDER]
     assert [place.start() for place in places if place] == sorted(place.start() for place in places if place)
@@ -226,7 +214,7 @@ def test_read_takes_every_option_of_reading(tmp_path: Path) -> None:
 @pytest.mark.family("slurm")
 def test_a_key_of_read_may_have_dashes_and_a_flag_no_value(tmp_path: Path) -> None:
     log = str(ROOT / "workloads" / "site" / "sacct.txt.gz")
-    args = ["replay", "--trace", log, "--algo", "sjf", "--limit", "3", "--out", str(tmp_path), "--quiet"]
+    args = ["replay", "--trace", log, "--policy", "sjf", "--max-jobs", "3", "--out", str(tmp_path), "--quiet"]
     fine(*args, "--read", "time-scale=0.5", "--read", "mig")
     (run,) = tmp_path.iterdir()
     config = (run / "config.yaml").read_text(encoding="utf-8")

@@ -51,10 +51,10 @@ def contents(path: Path) -> dict[str, bytes]:
 
 
 COMMANDS = {
-    "eval": ["eval", "--algo", "sjf", *SMALL, "--seeds", 60],
+    "eval": ["eval", "--policy", "sjf", *SMALL, "--seeds", 60],
     "baseline": ["baseline", "-a", "sjf", "-a", "heft", *SMALL, "--seeds", 30],
-    "replay": ["replay", "--trace", TRACE, "--algo", "sjf", "--cluster", "sized", "--seeds", 60],
-    "tune": ["tune", "--algo", "eft-wait", "--param", "theta=0.8,0.9", *SMALL, "--seeds", 25],
+    "replay": ["replay", "--trace", TRACE, "--policy", "sjf", "--cluster", "sized", "--seeds", 60],
+    "tune": ["tune", "--policy", "eft-wait", "--param", "theta=0.8,0.9", *SMALL, "--seeds", 25],
 }
 
 
@@ -77,14 +77,14 @@ def test_killed_it_goes_on_to_the_bytes_of_one_that_was_not(tmp_path: Path, name
 @pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
 def test_killed_on_ray_it_goes_on_there_to_the_bytes_of_one_that_was_not(tmp_path: Path) -> None:
     arguments = ["baseline", "-a", "sjf", "-a", "fifo", *SMALL, "--seeds", 30, "--quiet", "--no-plots"]
-    process = begun(*arguments, "--on", "ray", "--out", tmp_path / "killed")
+    process = begun(*arguments, "--executor", "ray", "--out", tmp_path / "killed")
     wait_for_lines(tmp_path / "killed", 3)
     process.kill()
     process.communicate()
     folder = folder_in(tmp_path / "killed")
     assert folder.state == "interrupted"
     assert 3 <= len(folder.lines()) < 60
-    resumed = begun("baseline", "--resume", folder.path, "--on", "ray", "--quiet", "--no-plots")
+    resumed = begun("baseline", "--resume", folder.path, "--executor", "ray", "--quiet", "--no-plots")
     _, errors = resumed.communicate()
     assert resumed.returncode == 0, errors
     fine(*arguments, "--workers", 1, "--out", tmp_path / "whole")
@@ -165,12 +165,12 @@ def failing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("failing")
 def test_a_policy_that_raises_is_named_without_a_traceback(tmp_path: Path) -> None:
-    result = invoke("eval", "--algo", "failing_policies:Dies", *SMALL, "--out", tmp_path / "out")
+    result = invoke("eval", "--policy", "failing_policies:Dies", *SMALL, "--out", tmp_path / "out")
     assert result.exit_code == 1
     assert "policy 'failing_policies:Dies' raised ZeroDivisionError: no luck today (" in result.stderr
     assert "failing_policies.py:12 in decide)" in result.stderr
     assert len(result.stderr.splitlines()) == 1
-    result = invoke("eval", "--algo", "failing_policies:NeverMade", *SMALL, "--out", tmp_path / "out")
+    result = invoke("eval", "--policy", "failing_policies:NeverMade", *SMALL, "--out", tmp_path / "out")
     assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
     assert "raised RuntimeError: not made" in result.stderr
 
@@ -178,7 +178,7 @@ def test_a_policy_that_raises_is_named_without_a_traceback(tmp_path: Path) -> No
 @pytest.mark.usefixtures("failing")
 def test_a_traceback_is_shown_on_demand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DAGSIM_DEBUG", "1")
-    result = invoke("eval", "--algo", "failing_policies:Dies", *SMALL, "--out", tmp_path / "out")
+    result = invoke("eval", "--policy", "failing_policies:Dies", *SMALL, "--out", tmp_path / "out")
     assert "Traceback" in result.stderr
     assert 'raise ZeroDivisionError("no luck today")' in result.stderr
 

@@ -41,7 +41,7 @@ def run(folder: Path, command: str, *options: str) -> str:
 
 
 def test_an_agent_on_a_cluster_ten_times_as_large_is_warned_about(tmp_path: Path) -> None:
-    home = ["--algo", AGENT, "--seeds", "2", "--no-plots"]
+    home = ["--policy", AGENT, "--seeds", "2", "--no-plots"]
     assert "outside the range of its training" not in run(tmp_path / "home", "eval", *home)
     far = run(tmp_path / "far", "eval", *home, "--set", groups(10))
     assert "% of the values it saw in a run lay outside the range of its training" in far
@@ -61,7 +61,7 @@ def test_an_agent_on_a_cluster_ten_times_as_large_is_warned_about(tmp_path: Path
 
 def test_an_agent_among_jobs_of_a_real_site_is_warned_about(tmp_path: Path) -> None:
     options = ["--workload", "like-philly", "--set", "workload.count=60", "--set", "workload.measure=null"]
-    far = run(tmp_path, "eval", "--algo", AGENT, "--seeds", "1", "--no-plots", *options)
+    far = run(tmp_path, "eval", "--policy", AGENT, "--seeds", "1", "--no-plots", *options)
     assert "outside the range of its training" in far
 
 
@@ -70,8 +70,8 @@ def test_tables_name_the_users_own_clairvoyant_policies(tmp_path: Path, monkeypa
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     small = ["--seeds", "2", "--no-plots", "--set", "workload.count=10"]
     note = "clairvoyant (reads true durations, which no scheduler knows): mine:ByTruth"
-    assert note in run(tmp_path / "one", "eval", "--algo", "mine:ByTruth", *small)
-    assert "clairvoyant" not in run(tmp_path / "other", "eval", "--algo", "sjf", *small)
+    assert note in run(tmp_path / "one", "eval", "--policy", "mine:ByTruth", *small)
+    assert "clairvoyant" not in run(tmp_path / "other", "eval", "--policy", "sjf", *small)
     (folder,) = (tmp_path / "one").iterdir()
     assert note in run(tmp_path, "compare", str(folder))
     assert json.loads(run(tmp_path, "compare", str(folder), "--json"))["notes"] == [note]
@@ -81,7 +81,7 @@ def test_tables_name_the_users_own_clairvoyant_policies(tmp_path: Path, monkeypa
 
 
 def test_nodes_that_fail_faster_than_jobs_run_are_warned_about(tmp_path: Path) -> None:
-    small = ["--algo", "sjf", "--seeds", "1", "--no-plots", "--set", "workload.count=10"]
+    small = ["--policy", "sjf", "--seeds", "1", "--no-plots", "--set", "workload.count=10"]
 
     def failing(name: str, mean_up_s: float) -> str:
         failures = f"failures=[{{kind: node_failures, mean_up_s: {mean_up_s}, mean_down_s: 10}}]"
@@ -94,7 +94,7 @@ def test_nodes_that_fail_faster_than_jobs_run_are_warned_about(tmp_path: Path) -
 def test_jobs_for_gpu_types_that_the_cluster_lacks_are_warned_about(tmp_path: Path) -> None:
     log = tmp_path / "log.csv"
     log.write_text("id,arrival_s,gpus,duration_s,gpu_type\na,0,1,10,X900\nb,1,1,10,T4\n")
-    ended = fine("replay", "--trace", log, "--cluster", "sized", "--algo", "sjf", "--out", tmp_path, "--no-plots")
+    ended = fine("replay", "--trace", log, "--cluster", "sized", "--policy", "sjf", "--out", tmp_path, "--no-plots")
     output = " ".join(ended.output.split())
     assert output.startswith(
         "warning: 1 of 2 jobs (50%, 50% of the GPU-hours) ran in the log but can never run here: "

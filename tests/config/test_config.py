@@ -292,3 +292,10 @@ def test_of_the_names_of_nodes_the_one_that_is_there_twice_is_named(tmp_path: Pa
     text = "cluster:\n  groups:\n" + group.format("a", "n[1-2]") + group.format("b", "n[2-3]")
     with pytest.raises(ConfigError, match="two nodes would have the name 'n2'"):
         load_config(write(tmp_path, text))
+
+
+def test_a_file_whose_name_looks_like_an_option_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("--seed = over.seed").write_text("seed: -1\n")
+    with pytest.raises(ConfigError, match=r"^--seed = over\.seed:1:7: seed: must be"):
+        load_config(Path("--seed = over.seed"))

@@ -23,7 +23,7 @@ from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.simulate import run_policy
 from dagsim.experiment.store import Store
 from dagsim.files import append
-from dagsim.processes import Stopped, exit_code
+from dagsim.stops import Stopped, exit_code
 
 CONFIG = load_config(None, ["cluster.groups=[{name: t4, gpu: T4, gpus: 8}]", "workload.count=5", "seeds=3"])
 SAME = ("runs.jsonl", "jobs.csv.gz", "tasks.csv.gz", "summary.json")

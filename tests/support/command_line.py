@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
+import typer
 from typer.testing import CliRunner, Result
 
 from dagsim.cli import app
@@ -26,3 +28,13 @@ def fine(*words: object, columns: int | None = None) -> Result:
 def json_of(*words: object) -> Any:
     """What a command says with ``--json``."""
     return json.loads(fine(*words, "--json").stdout)
+
+
+def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Yield every command with its words, or those below a group."""
+    group = typer.main.get_command(app) if group is None else group
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*path, name))
+        else:
+            yield " ".join((*path, name)), command

@@ -9,8 +9,9 @@ import pytest
 
 import dagsim
 from dagsim.errors import ConfigError
+from dagsim.registry import Entry
 from dagsim.specs import Spec
-from dagsim.systems.policy_spec import PolicyKind, PolicySpec, labelled, split_policies
+from dagsim.systems.policy_spec import PROGRAMS, PolicyKind, PolicySpec, labelled, split_policies
 
 
 @pytest.mark.parametrize(
@@ -53,6 +54,15 @@ def test_a_program_has_an_address_and_the_files_of_its_command(tmp_path: Path, m
         "easy[a=1,b=2]",
         "exec:one, two",
     ]
+
+
+def test_every_file_in_the_command_of_any_program_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(PROGRAMS, "_entries", {"new": Entry("new", "module:New")})
+    for name in ("run.sh", "two words", "own.conf"):
+        Path(name).write_text("")
+    spec = PolicySpec.parse("new[setup='sh -c run.sh',binary=\"two words\",n=3]:nice run.sh -f own.conf")
+    assert sorted(map(str, spec.files())) == ["own.conf", "run.sh", "two words"]
 
 
 @pytest.mark.parametrize(

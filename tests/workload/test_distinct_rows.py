@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dagsim.workload.arrays import distinct_rows
+from dagsim.workload.array_tools import distinct_rows
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -26,8 +26,8 @@ import numpy as np
 from dagsim.families.bounds.lagrangian import Dual, Flows, StartCosts, lagrangian
 from dagsim.families.bounds.relaxation import Relaxation
 from dagsim.model.streams import stream
-from dagsim.processes import without_output
-from dagsim.workload.arrays import ranges
+from dagsim.standard_streams import without_output
+from dagsim.workload.array_tools import ranges
 
 MOST_COPIES = 24
 """Maximum number of copies over all tasks; a case with more is not small."""

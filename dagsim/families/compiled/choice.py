@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dagsim.errors import ConfigError, DagsimError
+from dagsim.freed_memory import return_freed_memory
 from dagsim.model import Cluster
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Schedule
-from dagsim.processes import return_freed_memory
 from dagsim.systems.cluster.arrivals.dependencies import any_depends
 from dagsim.systems.cluster.arrivals.job_stream import JobStream
 from dagsim.systems.cluster.models.kept_work import Preemption
@@ -347,6 +347,7 @@ def _feature(scenario: ClusterScenario, observed: bool) -> str:
         "nodes that are powered on demand": any(node.on_demand is not None for node in nodes),
         "parts of GPUs (mig_s)": any(node.mig_s is not None for node in nodes),
         "partitions, features, reservations and licences": SiteState.binds(scenario.cluster, scenario.queues),
+        "suspensions of jobs": scenario.queues is not None and bool(scenario.queues.suspensions),
         f"more than {_MOST:.0e} cores or GB of memory": max(amounts) > _MOST,
     }
     named = [feature for feature, there in features.items() if there]

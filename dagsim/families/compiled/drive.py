@@ -31,9 +31,9 @@ from dagsim.families.compiled.memory import (
 from dagsim.families.compiled.reading import EngineScenario, read_scenario
 from dagsim.families.compiled.rules import ENDLESS, MOVE, RECALL
 from dagsim.families.compiled.srtf import advance_srtf, new_srtf
+from dagsim.freed_memory import return_freed_memory
 from dagsim.model import Cluster, Job, Task
 from dagsim.model.log import ROW, Schedule, ScheduleLog
-from dagsim.processes import return_freed_memory
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import placement

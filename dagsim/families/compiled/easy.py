@@ -19,7 +19,7 @@ import numpy as np
 
 from dagsim.families.compiled import memory
 from dagsim.families.compiled.jit import by_pointer, inner, int64, outer
-from dagsim.families.compiled.memory import ENTRY, MICRO, SLOTS, Classes, State, Work, one_record, record_type, records
+from dagsim.families.compiled.memory import ENTRY, MICRO, Classes, State, Work, one_record, record_type, records
 from dagsim.families.compiled.node_trees import choose, count_started, fits_on, set_leaf, spot
 from dagsim.families.compiled.rules import (
     DECIDE,
@@ -31,13 +31,14 @@ from dagsim.families.compiled.rules import (
     pop,
     push,
     ready_at_s,
+    slot_of,
     start,
     steps,
 )
 from dagsim.systems.cluster.policies.backfilling import by_order, most_slowed_first, shortest_first
 from dagsim.systems.cluster.policies.formulas import slowed
 from dagsim.systems.cluster.policies.orders import slowness
-from dagsim.workload.arrays import distinct_rows, places_of
+from dagsim.workload.array_tools import distinct_rows, places_of
 
 BY_ORDER, BY_LENGTH, BY_SLOWDOWN = range(3)
 """Order within a group: the oldest, the shortest, or the largest slowdown first."""
@@ -349,7 +350,7 @@ def look(s: State, e: Ends) -> None:
     for index in range(s.count.starts):
         entry = s.starts[index]
         if alive(s, entry):
-            run = entry & ((1 << SLOTS) - 1)
+            run = slot_of(entry)
             type_ = s.runs[run].type
             if e.held[type_] > 2 * s.count.runs + 16:
                 e.held[type_] = drop_over(s, e.heaps, type_ * len(e.aside), e.held[type_])
@@ -420,7 +421,7 @@ def _shadow(s: State, e: Ends, kind: int, type_: int) -> tuple[float, Surplus]:
         aside += 1
         if lacks:
             shadow_s = max(end_s, s.clock.now_s)
-        run = entry & ((1 << SLOTS) - 1)
+        run = slot_of(entry)
         other, count = s.tasks[s.runs[run].task].kind, int64(s.runs[run].count)
         if s.classes[kind].gpus > 0:
             gpus -= s.classes[other].gpus * count

@@ -20,9 +20,21 @@ import numpy as np
 
 from dagsim.families.compiled.jit import by_pointer, inner, int64, outer
 from dagsim.families.compiled.list_scheduling import entry_of, task_of_entry
-from dagsim.families.compiled.memory import SLOTS, State, one_record, record_type
+from dagsim.families.compiled.memory import State, one_record, record_type
 from dagsim.families.compiled.node_trees import choose, fits
-from dagsim.families.compiled.rules import DECIDE, ENDLESS, MOVE, SETTLE, move_on, origin_of, pop, push, start, steps
+from dagsim.families.compiled.rules import (
+    DECIDE,
+    ENDLESS,
+    MOVE,
+    SETTLE,
+    move_on,
+    origin_of,
+    pop,
+    push,
+    slot_of,
+    start,
+    steps,
+)
 from dagsim.families.compiled.srtf import (
     RoomSearch,
     consider,
@@ -211,7 +223,7 @@ def served(s: State, v: LasService, job: int) -> float:
 def see_starts(s: State, v: LasService) -> None:
     """Append the runs that have started to the lists of their jobs."""
     for index in range(s.count.starts):
-        run = s.starts[index] & ((1 << SLOTS) - 1)
+        run = slot_of(s.starts[index])
         job = s.tasks[s.runs[run].task].job
         v.next_run[run] = -1
         v.previous_run[run] = v.last[job]

@@ -15,9 +15,20 @@ import numpy as np
 
 from dagsim.families.compiled.easy import profiles
 from dagsim.families.compiled.jit import by_pointer, inner, int64, outer
-from dagsim.families.compiled.memory import ENTRY, SLOTS, Classes, State, Work, one_record, record_type, records
+from dagsim.families.compiled.memory import ENTRY, Classes, State, Work, one_record, record_type, records
 from dagsim.families.compiled.node_trees import choose, fits, fits_on
-from dagsim.families.compiled.rules import DECIDE, MOVE, alive, expected_end_s, move_on, pop, push, start, steps
+from dagsim.families.compiled.rules import (
+    DECIDE,
+    MOVE,
+    alive,
+    expected_end_s,
+    move_on,
+    pop,
+    push,
+    slot_of,
+    start,
+    steps,
+)
 from dagsim.systems.cluster.policies.formulas import AHEAD
 
 MIN_MIN, MAX_MIN, SUFFERAGE = range(3)
@@ -149,7 +160,7 @@ def _take_in(s: State, m: MappingState) -> None:
 @inner
 def _add_run(s: State, m: MappingState, entry: int) -> None:
     """Insert a run into the order of expected ends."""
-    run = entry & ((1 << SLOTS) - 1)
+    run = slot_of(entry)
     type_ = int64(s.runs[run].type)
     if m.held[type_] > s.count.runs + 16:
         _drop_ended(s, m, type_)
@@ -190,7 +201,7 @@ def _lay_lanes(s: State, m: MappingState) -> None:
             m.lanes[at + lanes] = now
             lanes += 1
         for place in range(m.held[type_]):
-            run = m.by_end[at + place].what & ((1 << SLOTS) - 1)
+            run = slot_of(m.by_end[at + place].what)
             gpus = s.classes[s.tasks[s.runs[run].task].kind].gpus * s.runs[run].count
             if gpus:
                 for _ in range(max(int64(np.rint(gpus)), 1)):

@@ -35,7 +35,8 @@ from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.systems.cluster.past.recall import check_in_flight, past_of
 from dagsim.systems.cluster.resources.cluster_state import ClusterState
 from dagsim.systems.cluster.resources.nodes import DemandClass
-from dagsim.workload.arrays import JobArrays, Labels, combinations, distinct_rows, renumbered
+from dagsim.workload.array_tools import combinations, distinct_rows, renumbered
+from dagsim.workload.arrays import JobArrays, Labels
 from dagsim.workload.load import seconds_of
 
 _MOST = 1 << 62

@@ -165,9 +165,21 @@ def _resume(s: State, log: np.recarray) -> None:
 
 
 @inner
+def run_entry(number: int, slot: int) -> int:
+    """Return the entry of a run: its number and the slot that it uses."""
+    return number << SLOTS | slot
+
+
+@inner
+def slot_of(entry: int) -> int:
+    """Return the slot of an entry's run."""
+    return entry & ((1 << SLOTS) - 1)
+
+
+@inner
 def alive(s: State, entry: int) -> bool:
-    """Return True if the run of an entry (its number and slot) has not ended."""
-    return s.runs[entry & ((1 << SLOTS) - 1)].number == entry >> SLOTS
+    """Return True if the run of an entry has not ended."""
+    return s.runs[slot_of(entry)].number == entry >> SLOTS
 
 
 @inner
@@ -274,7 +286,7 @@ def _arrive(s: State, log: np.recarray) -> None:
 def _finish(s: State, log: np.recarray) -> None:
     """End the next run. This may complete the run's task and then its job, and it may make children
     of the task ready."""
-    run = s.ends[0].what & ((1 << SLOTS) - 1)
+    run = slot_of(s.ends[0].what)
     pop(s.ends, 0, s.count.ends)
     s.count.ends -= 1
     task = origin_of(s, s.runs[run].task)
@@ -317,7 +329,7 @@ def _open(s: State, task: int, type_: int) -> int:
 @inner
 def _close(s: State, run: int) -> None:
     """Set the end time of a run that has all its resources."""
-    entry = s.runs[run].number << SLOTS | run
+    entry = run_entry(s.runs[run].number, run)
     push(s.ends, 0, s.count.ends, max(s.clock.now_s + s.runs[run].seconds, s.clock.begins_s), entry)
     s.count.ends += 1
     s.count.runs += 1

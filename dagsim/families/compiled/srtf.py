@@ -16,7 +16,7 @@ import numpy as np
 
 from dagsim.families.compiled.jit import by_pointer, inner, int64, outer
 from dagsim.families.compiled.list_scheduling import AllTasks, KeyColumns, first_task, take_in
-from dagsim.families.compiled.memory import ENTRY, MICRO, SLOTS, State, one_record, record_type, records
+from dagsim.families.compiled.memory import ENTRY, MICRO, State, one_record, record_type, records
 from dagsim.families.compiled.node_trees import choose, room, room_among, sync, tree_of
 from dagsim.families.compiled.rules import (
     DECIDE,
@@ -29,6 +29,7 @@ from dagsim.families.compiled.rules import (
     origin_of,
     pop,
     push,
+    slot_of,
     start,
     steps,
     stop,
@@ -326,7 +327,7 @@ def _look(s: State, p: Srtf) -> None:
         entry = s.starts[index]
         if not alive(s, entry):
             continue
-        run = entry & ((1 << SLOTS) - 1)
+        run = slot_of(entry)
         task = s.runs[run].task
         weight = p.weight_of[s.tasks[task].kind]
         if p.held[weight] > 2 * s.count.runs + 16:
@@ -371,7 +372,7 @@ def _make_room(s: State, p: Srtf, task: int) -> None:
         aside += 1
         pop(p.heaps, at, p.held[which])
         p.held[which] -= 1
-        run = entry & ((1 << SLOTS) - 1)
+        run = slot_of(entry)
         if s.runs[run].start_s == s.clock.now_s:
             # Do not stop a run that has just started. Otherwise, two tasks could displace each
             # other forever.

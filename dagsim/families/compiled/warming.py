@@ -19,10 +19,10 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from dagsim import processes
 from dagsim.errors import ConfigError
 from dagsim.families.compiled import jit, services
 from dagsim.files import Lock
+from dagsim.stops import was_stopped
 from dagsim.systems.policy_spec import PolicySpec
 
 EPISODES = "episodes"
@@ -58,7 +58,7 @@ def _let_go() -> None:
         if process.stdin is None:
             continue
         with suppress(OSError):  # writing fails if the process has already ended
-            if not processes.was_stopped():
+            if not was_stopped():
                 process.stdin.write(b".")
             process.stdin.close()
         # Mark the server as finished, because Python warns about child processes that outlive it.

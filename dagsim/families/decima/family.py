@@ -15,6 +15,6 @@ FAMILY = Family(
             ),
         ),
         "environments": (Entry("spark", ".decima_env:DecimaEnv", id="dagsim/Decima-v0"),),
-        "agents": (Entry("decima", "w2.pt", "trained on TPC-H queries", ("spark",)),),
+        "agents": (Entry("decima", "balanced.pt", "trained on TPC-H queries", ("spark",)),),
     },
 )

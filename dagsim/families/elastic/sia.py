@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dagsim.errors import ModelError
-from dagsim.processes import without_output
+from dagsim.standard_streams import without_output
 
 _LARGEST_COST = 3_000.0
 

@@ -8,6 +8,8 @@ therefore enough to copy one block of bytes (``images``).
 
 from __future__ import annotations
 
+from collections import namedtuple
+from collections.abc import Sequence
 from math import inf
 from typing import Any, NamedTuple
 
@@ -21,7 +23,7 @@ from dagsim.families.learning.codecs.candidates import Candidates
 from dagsim.families.learning.codecs.pool import STATIC, WIDTHS
 from dagsim.model.log import ROW
 from dagsim.systems.cluster.api import NEVER_S
-from dagsim.workload.arrays import distinct_rows
+from dagsim.workload.array_tools import distinct_rows
 
 MOST_GPU_SECONDS = 2.0**42
 """Maximum of the GPU-seconds of all tasks, because sums are kept in whole units of 2**-20 in 64
@@ -37,7 +39,7 @@ TALLY = record_type(
 """Single numbers.
 
 - The reward: ``integral``, ``since_s``, ``rate`` and ``charged_s`` are those of
-  ``cluster_rewards.Accrual``, ``arrived_s`` is that of ``cluster_rewards.CriticalPaths``.
+  ``cluster_rewards.Accrual``, ``arrived_s`` is that of ``critical_paths.CriticalPaths``.
   ``weight`` and ``scale`` are constants; ``shaped`` is 1 for ``shaped_job_seconds``, 0 for
   ``job_seconds``.
 - Constants: ``gpus`` of the cluster; ``never_s`` is used for an end that is not expected.
@@ -69,7 +71,7 @@ ON_TYPE = record_type(f8="gpus", i8="at held")
 EXPECTED = record_type(f8="end_s gpus", i8="slot")
 """A run by its expected end."""
 IN_SYSTEM = record_type(f8="until_s ready_s left done_s wide_s work_s", i8="tasks_left stale")
-"""A job. ``until_s`` and ``ready_s`` are as in its path in ``cluster_rewards.CriticalPaths``;
+"""A job. ``until_s`` and ``ready_s`` are as in its path in ``critical_paths.CriticalPaths``;
 ``left`` is the feature ``job_left``, computed when ``tasks_left`` tasks were left; ``done_s`` is
 the completion. ``wide_s`` and ``work_s`` are its GPU-seconds left as ``eft-wait`` and ``srpt-work``
 count them, unless they are ``stale``."""
@@ -140,6 +142,14 @@ class EpisodeReward(NamedTuple):
     weight: float = 1.0
     scale: float = 1.0
     shaped: bool = True
+
+
+def named_places(columns: Sequence[str]) -> Any:
+    """Return a named tuple that contains the place of each column, which compiled code reads as a
+    constant.
+    """
+    make: Any = namedtuple
+    return make("Places", columns)(*range(len(columns)))
 
 
 def too_large(scene: EngineScenario) -> str:

@@ -9,39 +9,33 @@ rounded values.
 
 from __future__ import annotations
 
-from math import exp, log, log1p
+from math import log1p
 
 import numpy as np
 
 from dagsim.families.compiled.jit import inner, int64
-from dagsim.families.episodes.episode_state import EpisodeState
+from dagsim.families.episodes.episode_state import EpisodeState, named_places
 from dagsim.families.episodes.play import below, exact_sum
 from dagsim.families.episodes.proposals import work_left_s
-from dagsim.families.learning.codecs.candidates import Candidates
-from dagsim.families.learning.codecs.pool import SCALE_S, STATIC
-from dagsim.families.learning.codecs.relative import COLUMN
+from dagsim.families.learning.codecs.candidates import Candidates, log_ratio
+from dagsim.families.learning.codecs.pool import QUEUE, SCALE_S, STATIC
+from dagsim.families.learning.codecs.relative import COLUMN, Relative, log_over, log_scale
 
-FIXED, MOVING, SHOWN = 1 + len(STATIC), 10, len(Candidates.gpu_features)
-"""Columns of a row: constant features, changing features, and features of the GPU type."""
-CLIP = 3.0
-"""As in ``codecs.candidates``: bound on the absolute value of logarithms of ratios."""
-LOWEST, HIGHEST = exp(-CLIP), exp(CLIP)
-INSTANT_S = 1e-9
-"""As in ``codecs.candidates``: replaces 0 s in ratios."""
+_TOKEN, _CONTEXT, _TYPE = map(
+    named_places, (Candidates.token_features, Candidates.context_features, Candidates.gpu_features)
+)
+FIXED, SHOWN = 1 + len(STATIC), len(Candidates.gpu_features)
+"""Number of columns of a row that never change, which are its first ones, and of its GPU type."""
+_TOKENS = len(Candidates.token_features)
+_BY_WIDTH = len(QUEUE)
+"""Number of columns for each width class."""
+
+_log_ratio, _log_over, _log_scale = inner(log_ratio), inner(log_over), inner(log_scale)
 
 
 @inner
 def _log_time(seconds: float) -> float:
     return log1p(seconds / 60) / 5
-
-
-@inner
-def clipped_log_ratio(seconds: float, here_s: float) -> float:
-    """Return the clipped logarithm of ``seconds`` / ``here_s``."""
-    ratio = max(seconds, INSTANT_S) / max(here_s, INSTANT_S)
-    if ratio < LOWEST:
-        return -CLIP
-    return CLIP if ratio > HIGHEST else log(ratio)
 
 
 @inner
@@ -65,13 +59,13 @@ def show_types(e: EpisodeState) -> None:
     for type_ in range(types):
         idle, gpus, shown = float(e.state.types[type_].idle), e.on_type[type_].gpus, e.shown[type_]
         area, slowdowns = e.sums[classes + type_], e.sums[classes + types + type_]
-        shown[0] = idle / gpus
-        shown[1] = gpus / e.tally.gpus
-        shown[2] = log1p(exact_sum(area[0], area[1]) / gpus / SCALE_S)
-        shown[3] = exact_sum(slowdowns[0], slowdowns[1]) / e.tally.waiting
+        shown[_TYPE.free] = idle / gpus
+        shown[_TYPE.capacity] = gpus / e.tally.gpus
+        shown[_TYPE.pressure] = log1p(exact_sum(area[0], area[1]) / gpus / SCALE_S)
+        shown[_TYPE.mean_slowdown] = exact_sum(slowdowns[0], slowdowns[1]) / e.tally.waiting
         for probe in range(4):  # seconds until 1, 2, 4 and 8 GPUs are free
             wait_s = freed_in_s(e, (1 << probe) - idle, type_)
-            shown[4 + probe] = _log_time(wait_s) if wait_s else 0.0
+            shown[_TYPE.ahead_1 + probe] = _log_time(wait_s) if wait_s else 0.0
 
 
 @inner
@@ -85,21 +79,20 @@ def show_state(e: EpisodeState, context: np.ndarray) -> None:
         if low >= 1 << 60:
             low -= 1 << 60
             high += 1
-    context[0] = log1p(float(e.tally.waiting))
-    context[1] = log1p(float(e.state.count.runs))
-    context[2] = log1p(float(e.tally.jobs))
-    context[3] = log1p(exact_sum(high, low) / gpus / SCALE_S)
+    context[_CONTEXT.ready] = log1p(float(e.tally.waiting))
+    context[_CONTEXT.running] = log1p(float(e.state.count.runs))
+    context[_CONTEXT.jobs] = log1p(float(e.tally.jobs))
+    context[_CONTEXT.work] = log1p(exact_sum(high, low) / gpus / SCALE_S)
     for width in range(classes):
-        held = e.widths[width].held
-        context[4 + 3 * width] = log1p(float(held))
-        context[5 + 3 * width] = _log_time(e.sorted_s[e.widths[width].at]) if held else -1.0
-        context[6 + 3 * width] = log1p(exact_sum(e.sums[width, 0], e.sums[width, 1]) / gpus / SCALE_S)
-    at = 4 + 3 * classes
+        held, at = e.widths[width].held, _BY_WIDTH * width
+        context[_CONTEXT.count_0 + at] = log1p(float(held))
+        context[_CONTEXT.shortest_0 + at] = _log_time(e.sorted_s[e.widths[width].at]) if held else -1.0
+        context[_CONTEXT.area_0 + at] = log1p(exact_sum(e.sums[width, 0], e.sums[width, 1]) / gpus / SCALE_S)
     for column in range(e.shown.shape[1]):
         total = e.shown[0, column]
         for type_ in range(1, types):
             total = np.float32(total + e.shown[type_, column])
-        context[at + column] = float(total) / types
+        context[_CONTEXT.mean_free + column] = float(total) / types
 
 
 @inner
@@ -108,7 +101,7 @@ def show_choices(e: EpisodeState, tokens: np.ndarray, first: int, choices: int) 
     ``first`` on. If ``tokens`` has an additional column, that column is set to 1.
     """
     s, now = e.state, e.state.clock.now_s
-    further = tokens.shape[1] > FIXED + MOVING + SHOWN
+    further = tokens.shape[1] > _TOKENS
     task, kind = int64(-1), int64(-1)
     age = job_age = shorter = eta_best = on_best_s = first_s = second_s = job_left = tasks_left = 0.0
     for choice in range(choices):
@@ -132,20 +125,20 @@ def show_choices(e: EpisodeState, tokens: np.ndarray, first: int, choices: int) 
         row, shown, fixed = tokens[first + choice], e.shown[type_], e.fixed[task, type_]
         for column in range(FIXED):
             row[column] = fixed[column]
-        row[FIXED] = age
-        row[FIXED + 1] = job_age
-        row[FIXED + 2] = eta_best
-        row[FIXED + 3] = clipped_log_ratio(on_best_s, here_s)
-        row[FIXED + 4] = clipped_log_ratio(elsewhere_s, here_s)
-        row[FIXED + 5] = float(shown[0]) - e.facts[task].wide / e.on_type[type_].gpus
-        row[FIXED + 6] = shorter
-        row[FIXED + 7] = e.slowdown[task, type_] - float(shown[3])
-        row[FIXED + 8] = job_left
-        row[FIXED + 9] = tasks_left
+        row[_TOKEN.age] = age
+        row[_TOKEN.job_age] = job_age
+        row[_TOKEN.eta_best] = eta_best
+        row[_TOKEN.finish_on_best] = _log_ratio(on_best_s, here_s)
+        row[_TOKEN.finish_elsewhere] = _log_ratio(elsewhere_s, here_s)
+        row[_TOKEN.free_after] = float(shown[_TYPE.free]) - e.facts[task].wide / e.on_type[type_].gpus
+        row[_TOKEN.shorter] = shorter
+        row[_TOKEN.advantage] = e.slowdown[task, type_] - float(shown[_TYPE.mean_slowdown])
+        row[_TOKEN.job_left] = job_left
+        row[_TOKEN.job_tasks_left] = tasks_left
         for column in range(SHOWN):
-            row[FIXED + MOVING + column] = shown[column]
+            row[_TOKEN.type_free + column] = shown[column]
         if further:
-            row[FIXED + MOVING + SHOWN] = 1.0
+            row[_TOKENS] = 1.0
 
 
 @inner
@@ -196,23 +189,11 @@ def _job_left(e: EpisodeState, job: int) -> float:
     return e.jobs[job].left
 
 
-_PROPOSED = COLUMN["proposed"]
-"""The column that marks the proposal of the reference. The features of the type follow it."""
-_WORK_RANK, _SECONDS_RANK = COLUMN["work_rank"], COLUMN["seconds_rank"]
-_RELATIVE_CLIP = 4.0
-"""Bound on the absolute value of logarithms, as in ``codecs.relative``."""
-
-
-@inner
-def _log_over(seconds: float, unit_s: float) -> float:
-    """Return the clipped logarithm of a time in units of ``unit_s``."""
-    return max(-_RELATIVE_CLIP, min(log(max(seconds, 1e-6 * unit_s) / unit_s), _RELATIVE_CLIP)) / 2
-
-
-@inner
-def _log_scale(seconds: float, unit_s: float) -> float:
-    """Return the bounded logarithm of 1 + a time in units of ``unit_s``, which is 0 for 0 s."""
-    return min(log1p(max(seconds, 0.0) / unit_s), _RELATIVE_CLIP) / 2
+_RELATIVE, _RELATIVE_CONTEXT, _RELATIVE_TYPE = map(
+    named_places, (tuple(COLUMN), Relative.context_features, Relative.gpu_features)
+)
+_OF_TYPE = len(COLUMN)
+"""The first of the columns of the type."""
 
 
 @inner
@@ -230,22 +211,23 @@ def show_relative_state(e: EpisodeState, context: np.ndarray, gpus: np.ndarray) 
         if low >= 1 << 60:
             low -= 1 << 60
             high += 1
-        shown[0] = idle / count
-        shown[1] = count / e.tally.gpus
-        shown[2] = _log_scale(exact_sum(area[0], area[1]) / count, unit_s)
-        shown[3] = exact_sum(slowdowns[0], slowdowns[1]) / e.tally.waiting
+        shown[_RELATIVE_TYPE.free] = idle / count
+        shown[_RELATIVE_TYPE.share] = count / e.tally.gpus
+        shown[_RELATIVE_TYPE.pressure] = _log_scale(exact_sum(area[0], area[1]) / count, unit_s)
+        shown[_RELATIVE_TYPE.mean_slowdown] = exact_sum(slowdowns[0], slowdowns[1]) / e.tally.waiting
         for probe in range(4):  # seconds until 1, 2, 4 and 8 GPUs are free
-            shown[4 + probe] = _log_scale(freed_in_s(e, (1 << probe) - idle, type_), unit_s)
-    context[0] = log1p(8 * float(e.tally.waiting) / e.tally.gpus)
-    context[1] = s.count.runs / e.tally.gpus
-    context[2] = log1p(8 * float(e.tally.jobs) / e.tally.gpus)
-    context[3] = _log_scale(exact_sum(high, low) / e.tally.gpus, unit_s)
+            wait_s = freed_in_s(e, (1 << probe) - idle, type_)
+            shown[_RELATIVE_TYPE.ahead_1 + probe] = _log_scale(wait_s, unit_s)
+    context[_RELATIVE_CONTEXT.ready] = log1p(8 * float(e.tally.waiting) / e.tally.gpus)
+    context[_RELATIVE_CONTEXT.running] = s.count.runs / e.tally.gpus
+    context[_RELATIVE_CONTEXT.jobs] = log1p(8 * float(e.tally.jobs) / e.tally.gpus)
+    context[_RELATIVE_CONTEXT.work] = _log_scale(exact_sum(high, low) / e.tally.gpus, unit_s)
     for column in range(e.exact.shape[1]):
         total = 0.0
         for type_ in range(types):
             total += e.exact[type_, column]
-        context[4 + column] = total / types
-        gpus[0, column] = context[4 + column]
+        context[_RELATIVE_CONTEXT.mean_free + column] = total / types
+        gpus[0, column] = context[_RELATIVE_CONTEXT.mean_free + column]
 
 
 @inner
@@ -256,7 +238,7 @@ def show_relative(e: EpisodeState, tokens: np.ndarray, first: int, choices: int)
     s, now = e.state, e.state.clock.now_s
     unit_s = e.all_s[e.tally.waiting // 2]
     shown_columns = e.exact.shape[1]
-    further = tokens.shape[1] > _PROPOSED + 1 + shown_columns
+    further = tokens.shape[1] > _OF_TYPE + shown_columns
     task, job, kind = int64(-1), int64(-1), int64(-1)
     on_best_s = first_s = second_s = shorter = left_s = 0.0
     for choice in range(e.tally.choices):
@@ -274,32 +256,32 @@ def show_relative(e: EpisodeState, tokens: np.ndarray, first: int, choices: int)
         if choice >= choices:
             continue
         row, shown = tokens[first + choice], e.exact[type_]
-        row[0] = 0.0
-        row[1] = _log_over(here_s, unit_s)
-        row[2] = _log_over(best_s, unit_s)
-        row[3] = e.slowdown[task, type_]
-        row[4] = _log_over(e.facts[task].rank_s, unit_s)
-        row[5] = 1.0 if type_ == e.facts[task].best_type else 0.0
-        row[6] = log1p(wide) / 2
-        row[7] = wide / e.on_type[type_].gpus
-        row[8] = log1p(float(s.tasks[task + 1].children - s.tasks[task].children)) / 2
-        row[9] = log1p(float(s.jobs[job + 1].first - s.jobs[job].first)) / 2
-        row[10] = log1p(float(s.jobs[job].left)) / 2
-        row[11] = _log_scale(now - e.ready_s[task], unit_s)
-        row[12] = _log_scale(now - s.jobs[job].arrival_s, unit_s)
-        row[13] = _log_scale(on_best_s - best_s, unit_s)
-        row[14] = clipped_log_ratio(on_best_s, here_s)
-        row[15] = clipped_log_ratio(second_s if here_s == first_s else first_s, here_s)
-        row[16] = shorter
-        row[17] = e.slowdown[task, type_] - shown[3]
-        row[18] = _log_over(work_s, unit_s)
-        row[_PROPOSED] = 1.0 if task == e.tally.proposed and type_ == e.tally.on else 0.0
+        row[_RELATIVE.wait] = 0.0
+        row[_RELATIVE.log_seconds] = _log_over(here_s, unit_s)
+        row[_RELATIVE.log_best] = _log_over(best_s, unit_s)
+        row[_RELATIVE.slowdown] = e.slowdown[task, type_]
+        row[_RELATIVE.log_rank] = _log_over(e.facts[task].rank_s, unit_s)
+        row[_RELATIVE.is_best_type] = 1.0 if type_ == e.facts[task].best_type else 0.0
+        row[_RELATIVE.gpus] = log1p(wide) / 2
+        row[_RELATIVE.gpus_of_type] = wide / e.on_type[type_].gpus
+        row[_RELATIVE.children] = log1p(float(s.tasks[task + 1].children - s.tasks[task].children)) / 2
+        row[_RELATIVE.job_tasks] = log1p(float(s.jobs[job + 1].first - s.jobs[job].first)) / 2
+        row[_RELATIVE.job_tasks_left] = log1p(float(s.jobs[job].left)) / 2
+        row[_RELATIVE.age] = _log_scale(now - e.ready_s[task], unit_s)
+        row[_RELATIVE.job_age] = _log_scale(now - s.jobs[job].arrival_s, unit_s)
+        row[_RELATIVE.eta_best] = _log_scale(on_best_s - best_s, unit_s)
+        row[_RELATIVE.finish_on_best] = _log_ratio(on_best_s, here_s)
+        row[_RELATIVE.finish_elsewhere] = _log_ratio(second_s if here_s == first_s else first_s, here_s)
+        row[_RELATIVE.shorter] = shorter
+        row[_RELATIVE.advantage] = e.slowdown[task, type_] - shown[_RELATIVE_TYPE.mean_slowdown]
+        row[_RELATIVE.log_work_left] = _log_over(work_s, unit_s)
+        row[_RELATIVE.proposed] = 1.0 if task == e.tally.proposed and type_ == e.tally.on else 0.0
         for column in range(shown_columns):
-            row[_PROPOSED + 1 + column] = shown[column]
+            row[_OF_TYPE + column] = shown[column]
         if further:
-            row[_PROPOSED + 1 + shown_columns] = 1.0
-    _show_ranks(e, tokens, first, choices, int64(0), int64(_WORK_RANK))
-    _show_ranks(e, tokens, first, choices, int64(1), int64(_SECONDS_RANK))
+            row[_OF_TYPE + shown_columns] = 1.0
+    _show_ranks(e, tokens, first, choices, int64(0), int64(_RELATIVE.work_rank))
+    _show_ranks(e, tokens, first, choices, int64(1), int64(_RELATIVE.seconds_rank))
 
 
 @inner
@@ -307,9 +289,9 @@ def show_wait(e: EpisodeState, tokens: np.ndarray, row: int) -> None:
     """Fill the row of the choice to wait."""
     for column in range(tokens.shape[1]):
         tokens[row, column] = 0.0
-    tokens[row, 0] = 1.0
+    tokens[row, _TOKEN.wait] = 1.0
     if e.tally.relative:
-        tokens[row, _PROPOSED] = 1.0 if e.tally.proposed < 0 else 0.0
+        tokens[row, _RELATIVE.proposed] = 1.0 if e.tally.proposed < 0 else 0.0
 
 
 @inner

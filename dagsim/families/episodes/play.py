@@ -5,7 +5,7 @@ This is the compiled counterpart of ``learning.episode.Episode`` with the codec 
 ``compiled.rules``. This module adds:
 
 - indexes of ready tasks (as in ``codecs.pool``), of runs by expected end (``ExpectedFree``) and
-  of critical paths (``cluster_rewards.CriticalPaths``), all of which ``catch_up`` brings up to
+  of critical paths (``critical_paths.CriticalPaths``), all of which ``catch_up`` brings up to
   date;
 - ``play_on``, which returns when a task can start;
 - the reward.
@@ -20,7 +20,6 @@ from math import log
 import numpy as np
 
 from dagsim.families.compiled.jit import inner, int64
-from dagsim.families.compiled.memory import SLOTS
 from dagsim.families.compiled.node_trees import fits_on, spot
 from dagsim.families.compiled.rules import (
     ARRIVED,
@@ -32,14 +31,16 @@ from dagsim.families.compiled.rules import (
     move_on,
     pop,
     push,
+    slot_of,
     start,
 )
-from dagsim.families.episodes.episode_state import EpisodeState
+from dagsim.families.episodes.episode_state import EpisodeState, named_places
 from dagsim.families.episodes.proposals import drop_ready, least_work, note_ends, note_ready, propose
-from dagsim.families.learning.codecs.pool import SCALE_S
+from dagsim.families.learning.codecs.pool import SCALE_S, STATIC
 
 COARSE, FINE = 2.0**20, 2.0**60
 """Sums that leave no residue: ``high`` whole units of 2**-20, and ``low`` of 2**-80."""
+_FIXED = named_places(("wait", *STATIC))
 
 
 @inner
@@ -104,7 +105,7 @@ def catch_up(e: EpisodeState) -> None:
     # All starts since the last call are of one task. The slots of their runs are not reused before
     # the next start.
     if s.count.starts > e.tally.heard:
-        _forget_task(e, s.runs[s.starts[e.tally.heard] & ((1 << SLOTS) - 1)].task)
+        _forget_task(e, s.runs[slot_of(s.starts[e.tally.heard])].task)
     for index in range(e.tally.heard, s.count.starts):
         add_run(e, s.starts[index])
     e.tally.heard = s.count.starts
@@ -206,7 +207,7 @@ def add_run(e: EpisodeState, entry: int) -> None:
     """Enter a run that has started in the index of expected ends. The record of the run remains
     valid until the next start, even if the run has ended.
     """
-    s, slot = e.state, entry & ((1 << SLOTS) - 1)
+    s, slot = e.state, slot_of(entry)
     task, type_ = s.runs[slot].task, s.runs[slot].type
     at = e.on_type[type_].at
     end_s = s.runs[slot].start_s + s.seconds[task, type_]
@@ -379,7 +380,7 @@ def reward(e: EpisodeState) -> float:
     s, now = e.state, e.state.clock.now_s
     for index in range(s.count.starts):  # runs that have already ended are not counted
         if alive(s, s.starts[index]):
-            _extend_path(e, s.starts[index] & ((1 << SLOTS) - 1))
+            _extend_path(e, slot_of(s.starts[index]))
     s.count.starts = 0
     e.tally.heard = 0
     total = e.tally.integral + e.tally.rate * (now - e.tally.since_s)
@@ -431,13 +432,13 @@ def prepare(e: EpisodeState) -> None:
             e.slowdown_units[task, type_, 0] = units
             e.slowdown_units[task, type_, 1] = int64((slowdown * COARSE - units) * FINE)
             row = e.fixed[task, type_]
-            row[0] = 0.0
-            row[1] = (log_best + slowdown) / 3
-            row[2] = log_best / 3
-            row[3] = slowdown
-            row[4] = wide / 8
-            row[5] = (log_area + slowdown) / 3
-            row[6] = log_rank
-            row[7] = (s.tasks[task + 1].children - s.tasks[task].children) / 2
-            row[8] = (s.jobs[job + 1].first - s.jobs[job].first) / 8
-            row[9] = 1.0 if type_ == e.facts[task].best_type else 0.0
+            row[_FIXED.wait] = 0.0
+            row[_FIXED.log_seconds] = (log_best + slowdown) / 3
+            row[_FIXED.log_best] = log_best / 3
+            row[_FIXED.slowdown] = slowdown
+            row[_FIXED.gpus] = wide / 8
+            row[_FIXED.log_area] = (log_area + slowdown) / 3
+            row[_FIXED.log_rank] = log_rank
+            row[_FIXED.children] = (s.tasks[task + 1].children - s.tasks[task].children) / 2
+            row[_FIXED.job_tasks] = (s.jobs[job + 1].first - s.jobs[job].first) / 8
+            row[_FIXED.is_best_type] = 1.0 if type_ == e.facts[task].best_type else 0.0

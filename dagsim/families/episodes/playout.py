@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dagsim.families.compiled.jit import by_pointer, inner, int64
-from dagsim.families.compiled.memory import SLOTS
-from dagsim.families.compiled.rules import COMPLETED, DECIDE, MOVE, move_on
+from dagsim.families.compiled.rules import COMPLETED, DECIDE, MOVE, move_on, slot_of
 from dagsim.families.episodes.episode_state import EpisodeState
 from dagsim.families.episodes.features import show_relative, show_relative_state, show_wait
 from dagsim.families.episodes.play import (
@@ -159,7 +158,7 @@ def _hear(e: EpisodeState) -> None:
     # All starts since the last call are of one task. The slots of their runs are not reused before
     # the next start.
     if s.count.starts > e.tally.heard:
-        task = s.runs[s.starts[e.tally.heard] & ((1 << SLOTS) - 1)].task
+        task = s.runs[slot_of(s.starts[e.tally.heard])].task
         if not s.todo[task].waiting:
             drop_ready(e, task)
     for index in range(e.tally.heard, s.count.starts):

@@ -37,9 +37,14 @@ Collective: TypeAlias = Literal["ring", "tree", "hierarchical", "all_gather", "a
 _PCIE_GB_S = 12.0
 """Assumption for GPUs without NVLink: PCIe 3.0 x16 (15.75 GB/s), multiplied by the share that
 collectives reach on NVLink."""
-_REACHED = {"H100": 370 / 450, "H200": 370 / 450} | dict.fromkeys(("B200", "GB200", "B300"), 770 / 900)
-"""Share of the NVLink bandwidth that collectives reach (docs/networks.md)."""
-_REACHED_ELSEWHERE = 235 / 300
+NVLINK_GB_S = {"A100": 235.0, "H100": 370.0, "B200": 770.0}
+"""Bandwidth per GPU and direction that collectives reach (docs/networks.md), by the family of the
+GPU type."""
+_REACHED = dict.fromkeys(("H100", "H200"), NVLINK_GB_S["H100"] / 450) | dict.fromkeys(
+    ("B200", "GB200", "B300"), NVLINK_GB_S["B200"] / 900
+)
+"""Share of the NVLink bandwidth that this is."""
+_REACHED_ELSEWHERE = NVLINK_GB_S["A100"] / 300
 
 _BASE_S, _RING_S, _RING_NET_S = 8.4e-6, 3.4e-6, 9.6e-6
 _TREE_S, _TREE_NET_S = 28e-6, 50e-6
@@ -165,9 +170,14 @@ class Exchange:
         return min(self.cap, self.stream_bytes / left_s) if left_s > 0 else self.cap
 
 
+def gpu_family(name: str) -> str:
+    """Return the family of a GPU type, such as A100 for A100-80."""
+    return name.split("-")[0]
+
+
 def nvlink_bytes_s(name: str, nvlink_gb_s: float) -> float:
     """Return the bytes per second and direction that collectives achieve between the GPUs of a node."""
-    reached = _REACHED.get(name.split("-")[0], _REACHED_ELSEWHERE)
+    reached = _REACHED.get(gpu_family(name), _REACHED_ELSEWHERE)
     return 1e9 * (nvlink_gb_s * reached if nvlink_gb_s else _PCIE_GB_S)
 
 

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from dagsim.errors import ModelError
-from dagsim.families.fabric.collectives import GroupTraffic
+from dagsim.families.fabric.collectives import NVLINK_GB_S, GroupTraffic, gpu_family
 from dagsim.model.gpu import GpuType
 
 
@@ -55,10 +55,9 @@ class LlmFit:
 
 FITTED: Final = LlmFit(0.945, 0.81, 0.799, 0.571, 0.313, 538.0, 1.4)
 
-_NVLINK_GB_S: Final = {"A100": 235.0, "H100": 370.0}
-"""Bandwidth per GPU and direction that collectives reach (docs/networks.md)."""
 _NIC_GB_S: Final = {"A100": 24.0, "H100": 46.0}
-"""Bandwidth that is reached per NIC: HDR 200 and NDR 400, one NIC per GPU."""
+"""Bandwidth that is reached per NIC, HDR 200 and NDR 400, one NIC per GPU, by the family of the GPU
+type. Runs were measured on these families only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +136,8 @@ class LlmTraining:
 
 def is_measured(training: LlmTraining, gpu: GpuType) -> bool:
     """Return True if runs were measured on the GPU type and the type supports the precision."""
-    family = gpu.name.split("-")[0]
-    return family in _NVLINK_GB_S and (training.precision != "fp8" or family == "H100")
+    family = gpu_family(gpu.name)
+    return family in _NIC_GB_S and (training.precision != "fp8" or family == "H100")
 
 
 def compute_s(training: LlmTraining, gpu: GpuType, fit: LlmFit = FITTED) -> float:
@@ -148,8 +147,8 @@ def compute_s(training: LlmTraining, gpu: GpuType, fit: LlmFit = FITTED) -> floa
         ModelError: The GPU type is not an A100 or H100, which are the only types with measured
             runs, or it does not support FP8.
     """
-    family = gpu.name.split("-")[0]
-    if family not in _NVLINK_GB_S:
+    family = gpu_family(gpu.name)
+    if family not in _NIC_GB_S:
         raise ModelError(f"llm: there are no measured runs on {gpu.name}; allowed: A100 and H100")
     hopper, fp8 = family == "H100", training.precision == "fp8"
     if fp8 and not hopper:
@@ -203,9 +202,9 @@ def step_s(training: LlmTraining, gpu: GpuType, gpus: int, per_node: int = 8, fi
         ModelError: See ``compute_s`` and ``LlmTraining.data``.
     """
     total_s = compute_s(training, gpu, fit)
-    family = gpu.name.split("-")[0]
+    family = gpu_family(gpu.name)
     for group in groups(training, gpus, fit):
-        gb_s = _NVLINK_GB_S[family]
+        gb_s = NVLINK_GB_S[family]
         if group.stride * group.size > per_node:
             # number of groups that send from a node to other nodes at the same time
             at_once = min(group.stride, per_node)

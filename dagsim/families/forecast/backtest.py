@@ -26,11 +26,11 @@ from dagsim.families.forecast.queue_state import QueueState
 from dagsim.families.forecast.scores import CEILING, LEVELS, MEDIAN, Score, crps, log_wait, ratio, score
 from dagsim.families.forecast.time_spans import HOUR_S
 from dagsim.model.arithmetic import DAY_S, whole_sum
-from dagsim.processes import end_with_parent, kill_workers, leave_to_workers, starting
 from dagsim.systems.cluster.scenario import cluster_scenario_of
 from dagsim.traces import format_of, reader
+from dagsim.workers import end_with_parent, kill_workers, leave_to_workers, starting
 from dagsim.workload.accept import accepting
-from dagsim.workload.arrays import objects
+from dagsim.workload.array_tools import objects
 
 BASELINES = ("slurm", "limits", "history", "history_account", "qbets", "limits_history")
 _SIMPLE = ("limits", "history", "history_account", "qbets")

@@ -95,7 +95,7 @@ _Job = Annotated[
         "partition, user, account, qos.",
     ),
 ]
-_Shapes = Annotated[
+_Alternatives = Annotated[
     bool,
     typer.Option(
         "--alternatives",
@@ -106,10 +106,10 @@ _Page = Annotated[
     Path | None,
     typer.Option("--html", metavar="FILE", callback=page_name, help=("Write the forecasts or scores to an HTML page.")),
 ]
-_Futures = Annotated[
+_Samples = Annotated[
     int, typer.Option("--samples", min=1, max=1000, help="Number of simulations without future arrivals.")
 ]
-_Arrivals = Annotated[
+_SamplesWithArrivals = Annotated[
     int,
     typer.Option(
         "--samples-with-arrivals",
@@ -126,8 +126,9 @@ def print_eta(
     reading: TraceFlags, jobs: _Jobs = None, state: _State = None, history: _History = None,
     backtest: _Backtest = None, since: _Since = None,
     until: _Until = None, every: _Every = None, oracle: _Oracle = False, policy: Algo = None,
-    config: ConfigFile = None, set_: Settings = None, seed: Seed = None, futures: _Futures = 25, job: _Job = None,
-    shapes: _Shapes = False, page: _Page = None, arrivals: _Arrivals = 0, workers: Workers = None,
+    config: ConfigFile = None, set_: Settings = None, seed: Seed = None, samples: _Samples = 25, job: _Job = None,
+    alternatives: _Alternatives = False, page: _Page = None, samples_with_arrivals: _SamplesWithArrivals = 0,
+    workers: Workers = None,
     json_: Json = False, quiet: Quiet = False,
 ) -> None:  # fmt: skip
     """Forecast when waiting jobs will start, or check such forecasts on a log.
@@ -153,20 +154,20 @@ def print_eta(
     _refuse(
         backtest is None, {"--interval": every, "--oracle": oracle, "--forecast-from": since, "--forecast-until": until}
     )
-    _refuse(state is None, {"JOB": jobs, "--history": history, "--job": job, "--alternatives": shapes})
-    if shapes and job is None:
+    _refuse(state is None, {"JOB": jobs, "--history": history, "--job": job, "--alternatives": alternatives})
+    if alternatives and job is None:
         raise typer.BadParameter(
             "can only be used with --job, such as gpus=8,time_limit=12h", param_hint="'--alternatives'"
         )
     if page is not None and (reason := services.page_of_parts.missing()):
         raise typer.BadParameter(f"no page can be written, because the writer of pages {reason}", param_hint="'--html'")
-    asked, counts = Experiment(config=config, set_=set_, seed=seed), (futures, arrivals)
-    output = _Output(page, json_, quiet)
+    experiment_of = Experiment(config=config, set_=set_, seed=seed)
+    asked = _Asked(experiment_of, reading, policy, samples, samples_with_arrivals, _Output(page, json_, quiet))
     try:
         if state is not None:
-            _forecast(state, history, jobs or [], (job, shapes), asked, reading, policy, counts, output)
+            _forecast(asked, state, history, jobs or [], job, alternatives=alternatives)
         elif backtest is not None:
-            _backtest(backtest, (since, until, every), oracle, asked, reading, policy, counts, workers, output)
+            _backtest(asked, backtest, _Times(since, until, every), workers, oracle=oracle)
     except KeyboardInterrupt:
         say("interrupted: nothing was written", err=True)
         raise
@@ -185,6 +186,25 @@ class _Output(NamedTuple):
         return not (self.quiet or self.json)
 
 
+class _Asked(NamedTuple):
+    """The options that forecasts now and at past times have in common."""
+
+    experiment: Experiment
+    reading: TraceFlags
+    policy: str | None
+    samples: int
+    samples_with_arrivals: int
+    output: _Output
+
+
+class _Times(NamedTuple):
+    """The times of forecasts in a backtest, as stated."""
+
+    since: str | None
+    until: str | None
+    every: str | None
+
+
 def _refuse(refused: bool, options: dict[str, object]) -> None:
     """Reject options that would be ignored.
 
@@ -198,9 +218,8 @@ def _refuse(refused: bool, options: dict[str, object]) -> None:
 
 
 def _forecast(
-    state: Path, history: Path | None, jobs: list[str], planned: tuple[str | None, bool], asked: Experiment,
-    reading: TraceFlags, algo: str | None, counts: tuple[int, int], output: _Output,
-) -> None:  # fmt: skip
+    asked: _Asked, state: Path, history: Path | None, jobs: list[str], plan: str | None, *, alternatives: bool
+) -> None:
     """Forecast the jobs of a snapshot, or a planned job. If progress is shown, also show
     preliminary answers.
     """
@@ -210,14 +229,15 @@ def _forecast(
     from dagsim.report.terminal import show_grid
     from dagsim.systems.cluster.knowledge import Knowledge
 
+    output = asked.output
     if is_idle(state):
         say("nothing runs or waits, so a job that fits starts immediately", err=True)
         if output.json:
             say(json.dumps({"jobs": [], "idle": True}))
         return
-    config = _of_snapshot(state, asked, reading, watched=output.watched)
-    question = Question.read(config, state, history, algo, *counts)
-    (plan, with_shapes), names = planned, {job.partition("_")[0] for job in jobs}
+    config = _of_snapshot(state, asked.experiment, asked.reading, watched=output.watched)
+    question = Question.read(config, state, history, asked.policy, asked.samples, asked.samples_with_arrivals)
+    names = {job.partition("_")[0] for job in jobs}
     planned_job = None if plan is None else PlannedJob.parse(plan, question.scenario)
     audit = audited(config, told=output.watched)
     kind = "queue" if history is None else "forecast"
@@ -227,7 +247,7 @@ def _forecast(
         say(f"{state.name}: {remark}", err=True)
     answers: dict[str, Prospect[Any]] = {}
     if planned_job is not None:
-        wanted = shapes_of(planned_job, question.scenario) if with_shapes else [planned_job]
+        wanted = shapes_of(planned_job, question.scenario) if alternatives else [planned_job]
         answers["planned"] = _refined(lambda early: question.shapes(wanted, early), shapes_grid, output.watched)
     if plan is None or names or output.page is not None:
         answers["jobs"] = queue = _refined(lambda early: question.answers(names, early), queue_grid, output.watched)
@@ -263,7 +283,7 @@ def _as_dict(answers: Mapping[str, Prospect[Any]]) -> dict[str, Any]:
 
 
 def explain_waiting(
-    job: str, state: Path, history: Path | None, asked: Experiment, algo: str | None, futures: int, top: int,
+    job: str, state: Path, history: Path | None, asked: Experiment, policy: str | None, samples: int, top: int,
     table: TableFormat, *, as_json: bool,
 ) -> None:  # fmt: skip
     """Print why a job of a snapshot is waiting (``dagsim why --state``)."""
@@ -277,8 +297,8 @@ def explain_waiting(
         raise InputError(f"{state}: the snapshot contains no running or waiting jobs, so job {job} is not waiting")
     config = _of_snapshot(state, asked, TraceFlags(), watched=False)
     audit = audited(config, told=not as_json)
-    question = Question.read(config, state, history, algo, futures, 0)
-    answer = explain_wait(question, job, futures)
+    question = Question.read(config, state, history, policy, samples, 0)
+    answer = explain_wait(question, job, samples)
     if as_json:
         say(json.dumps({"audit": audit.to_dict(), "t": question.t, "remarks": question.remarks, **answer.to_dict()}))
         return
@@ -331,11 +351,7 @@ def _doubled_and_second() -> IsDue:
     return is_due
 
 
-def _backtest(
-    path: Path, times: tuple[str | None, str | None, str | None], oracle: bool, asked: Experiment,
-    reading: TraceFlags, algo: str | None,
-    counts: tuple[int, int], workers: int | None, output: _Output,
-) -> None:  # fmt: skip
+def _backtest(asked: _Asked, path: Path, times: _Times, workers: int | None, *, oracle: bool) -> None:
     """Forecast at past times in a log, and score the forecasts."""
     from dagsim.experiment.executors import cores
     from dagsim.families.forecast.backtest import instants_of, read_backtest, run_backtest
@@ -343,14 +359,15 @@ def _backtest(
     from dagsim.report.terminal import counted
     from dagsim.systems.cluster.knowledge import Knowledge
 
+    output = asked.output
     with TemporaryDirectory() as scratch:
-        config = _configured(path, asked, Path(scratch), reading, watched=output.watched)
+        config = _configured(path, asked.experiment, Path(scratch), asked.reading, watched=output.watched)
     audit = audited(config, told=output.watched)
-    log, queue, player = read_backtest(config, path, algo)
-    forecaster = Forecaster(player, *counts, config.seed, oracle)
-    since, until, every = times
-    since_s, until_s = _instant(config, "forecast-from", since, log), _instant(config, "forecast-until", until, log)
-    every_s = _instant(config, "interval", every)
+    log, queue, player = read_backtest(config, path, asked.policy)
+    forecaster = Forecaster(player, asked.samples, asked.samples_with_arrivals, config.seed, oracle)
+    since_s = _instant(config, "forecast-from", times.since, log)
+    until_s = _instant(config, "forecast-until", times.until, log)
+    every_s = _instant(config, "interval", times.every)
     instants = instants_of(
         log, queue, -inf if since_s is None else since_s, inf if until_s is None else until_s, every_s
     )
@@ -384,11 +401,11 @@ def _of_snapshot(state: Path, asked: Experiment, reading: TraceFlags, *, watched
     Raises:
         InputError: The cluster is unknown.
     """
-    from dagsim.config.yaml import Setting
+    from dagsim.config.yaml import Option, Setting
     from dagsim.errors import InputError
     from dagsim.families.forecast.question import workload_of
 
-    first = [Setting(f"--state {state}", "workload", workload_of(state))]
+    first = [Setting(Option.of("--state", state), "workload", workload_of(state))]
     with TemporaryDirectory() as scratch:
         asked = with_own_site(state, asked, reading, Path(scratch), told=True)
         if asked.config is None and reading.cluster is None:

@@ -20,7 +20,8 @@ from dagsim.model import NodeReservation, QueueTree
 from dagsim.model.arithmetic import DAY_S
 from dagsim.systems.cluster.past.from_log import jobs_at
 from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.workload.arrays import JobArrays, Labels, objects
+from dagsim.workload.array_tools import objects
+from dagsim.workload.arrays import JobArrays, Labels
 
 _LEAST_LEFT_S = 60.0
 """Seconds left for a job that has reached its limit."""

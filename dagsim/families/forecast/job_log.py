@@ -19,7 +19,8 @@ from dagsim.traces import TraceOptions, reader
 from dagsim.traces.reader import Submissions
 from dagsim.traces.source import Source
 from dagsim.traces.trace import Trace
-from dagsim.workload.arrays import JobArrays, Labels, objects
+from dagsim.workload.array_tools import objects
+from dagsim.workload.arrays import JobArrays, Labels
 
 _PART = re.compile(r"^([^/]+/[^/]+)/\d+$")
 """The id of a part of a workload, ``namespace/name/0``."""

@@ -20,7 +20,8 @@ from dagsim.text import count_of
 from dagsim.traces.fields import Dirty, instant_s, memory_gb
 from dagsim.traces.sites import site_gpu
 from dagsim.traces.times import duration_s
-from dagsim.workload.arrays import JobArrays, Labels, TaskKind, objects
+from dagsim.workload.array_tools import objects
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind
 
 _COUNTS = ("gpus", "cpus", "nodes")
 _WORDS = ("type", "partition", "user", "account", "qos")

@@ -20,7 +20,7 @@ from dagsim.errors import InputError
 from dagsim.families.forecast.journal import Figures, Journal, Watched
 from dagsim.families.forecast.prometheus import metrics
 from dagsim.families.forecast.state_command import StateCommand
-from dagsim.processes import end_with_parent, kill_workers, leave_to_workers, starting
+from dagsim.workers import end_with_parent, kill_workers, leave_to_workers, starting
 
 QUEUE = "queue"
 """Id of the queue among the runs."""

@@ -26,7 +26,8 @@ from dagsim.traces.source import Source
 from dagsim.traces.text_forms import csv_form
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.typed_table import Table
-from dagsim.workload.arrays import TaskKind, bounds, objects
+from dagsim.workload.array_tools import bounds, objects
+from dagsim.workload.arrays import TaskKind
 
 _COLUMNS = (
     "create_timestamp", "modify_timestamp", "job_id", "task_id", "instance_num", "status", "plan_cpu", "plan_mem",

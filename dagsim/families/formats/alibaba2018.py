@@ -30,7 +30,8 @@ from dagsim.traces.source import Source
 from dagsim.traces.text_forms import FileLayout, Form
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.typed_table import Table
-from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, objects, ranges
+from dagsim.workload.array_tools import bounds, objects, ranges
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind
 
 _STATUSES = ("Terminated", "Running", "Failed", "Waiting", "Ready", "Cancelled", "Interrupted", "Unknown")
 _NUMBERED = re.compile(r"[A-Za-z]+(\d{1,9})((?:_.*)?)")

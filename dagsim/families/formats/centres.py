@@ -23,7 +23,8 @@ from dagsim.traces.source import Source
 from dagsim.traces.text_forms import Form, csv_form
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.typed_table import Table
-from dagsim.workload.arrays import JobArrays, Labels, TaskKind, optional
+from dagsim.workload.array_tools import optional
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind
 
 _JOB, _SUBMIT, _START, _END, _NODES, _STATE, _CPUS, _GPUS, _MEMORY, _LIMIT, _USER, _ACCOUNT, _PARTITION, _QOS = range(
     14

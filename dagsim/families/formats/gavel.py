@@ -29,7 +29,8 @@ from dagsim.traces.source import NumberedRow, Source
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.typed_table import Table, tables_of
 from dagsim.traces.workflow import read_json, value
-from dagsim.workload.arrays import JobArrays, TaskKind, combinations, optional
+from dagsim.workload.array_tools import combinations, optional
+from dagsim.workload.arrays import JobArrays, TaskKind
 
 # Column indices of steps, arrival, scale factor, weight, SLO and duration in each layout.
 _LAYOUTS: dict[int, tuple[int, int, int, int | None, int | None, int | None]] = {

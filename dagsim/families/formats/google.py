@@ -14,14 +14,15 @@ import numpy as np
 
 from dagsim.errors import ConfigError, GraphError, ModelError
 from dagsim.model import Cluster, Demand, Job, Node, Task, TaskGraph
-from dagsim.traces.fields import Dirty, InvalidValue, finite_number
+from dagsim.traces.fields import Dirty, finite_number, not_a_number
 from dagsim.traces.grouping import Grouped, in_parts, rows_by_job
 from dagsim.traces.reader import Downtime, JobBlock
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import Checks, Findings, JobBatch, job_blocks, kinds_of_rows, with_others
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.typed_table import Table
-from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, combinations, objects, optional
+from dagsim.workload.array_tools import bounds, combinations, objects, optional
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind
 
 
 class Event(IntEnum):
@@ -334,7 +335,7 @@ def late_rows(checks: Checks, texts: np.ndarray) -> np.ndarray:
     whose time is not a number."""
     times = texts.tolist()
     is_time = [time.isdecimal() and len(time) < 20 for time in times]
-    checks.drop(~np.array(is_time, bool), InvalidValue("with a non-numeric value for time"))
+    checks.drop(~np.array(is_time, bool), not_a_number("time"))
     return np.array([is_read and int(time) >= AFTER_US for time, is_read in zip(times, is_time, strict=True)], bool)
 
 

@@ -49,7 +49,7 @@ from dagsim.traces.source import NumberedRow, Source
 from dagsim.traces.text_forms import csv_form
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.typed_table import Table, tables_of
-from dagsim.workload.arrays import objects
+from dagsim.workload.array_tools import objects
 from dagsim.workload.records import clipped_repr
 
 _NUMBERS = (

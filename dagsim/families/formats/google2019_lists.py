@@ -37,7 +37,8 @@ from dagsim.traces.source import Source
 from dagsim.traces.text_forms import Form, csv_form
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.typed_table import Table
-from dagsim.workload.arrays import Labels, combinations, optional, renumbered
+from dagsim.workload.array_tools import combinations, optional, renumbered
+from dagsim.workload.arrays import Labels
 
 _COMMON = ("time", "collection_id", "instance_index", "collection_type", "user")
 _KAGGLE = (*_COMMON, "resource_request", "priority", "alloc_collection_id", "start_time", "end_time")

@@ -19,7 +19,8 @@ from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Source
 from dagsim.traces.text_forms import csv_form
 from dagsim.traces.trace_options import TraceOptions
-from dagsim.workload.arrays import JobArrays, TaskKind, optional
+from dagsim.workload.array_tools import optional
+from dagsim.workload.arrays import JobArrays, TaskKind
 
 _COLUMNS = ("job_id", "submission_time", "duration", "num_gpu")
 _DRAWN = ("model_name", "deadline", "batch_size")

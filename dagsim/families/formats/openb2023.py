@@ -25,7 +25,8 @@ from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Source
 from dagsim.traces.text_forms import csv_form
 from dagsim.traces.trace_options import TraceOptions
-from dagsim.workload.arrays import JobArrays, TaskKind, optional
+from dagsim.workload.array_tools import optional
+from dagsim.workload.arrays import JobArrays, TaskKind
 from dagsim.workload.records import clipped_repr
 
 _COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")

@@ -31,7 +31,8 @@ from dagsim.traces.source import LINE_BITS, Source
 from dagsim.traces.text_forms import csv_form
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.typed_table import Table
-from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, objects
+from dagsim.workload.array_tools import bounds, objects
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind
 
 _TABLES = {
     "job": ("job_name", "inst_id", "user", "status", "start_time", "end_time"),

@@ -26,7 +26,8 @@ from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Source
 from dagsim.traces.text_forms import csv_form
 from dagsim.traces.trace_options import TraceOptions
-from dagsim.workload.arrays import JobArrays, TaskKind, optional
+from dagsim.workload.array_tools import optional
+from dagsim.workload.arrays import JobArrays, TaskKind
 
 _SIMULATOR = ("job_id", "num_gpu", "submit_time", "duration")
 _SIMULATOR_MORE = ("num_inst", "num_cpu", "user", "gpu_type")

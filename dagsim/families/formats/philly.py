@@ -28,7 +28,8 @@ from dagsim.traces.source import NumberedRow, Source
 from dagsim.traces.text_forms import csv_form
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.typed_table import Table, tables_of
-from dagsim.workload.arrays import JobArrays, TaskKind, objects
+from dagsim.workload.array_tools import objects
+from dagsim.workload.arrays import JobArrays, TaskKind
 
 _LIST = ("timestamp", "duration", "num_gpus", "gpu_time", "cluster")
 _TIME, _DURATION, _GPUS, _GPU_TIME, _VC = range(len(_LIST))

@@ -31,7 +31,8 @@ from dagsim.traces.source import Source
 from dagsim.traces.text_forms import FileLayout, Form
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.typed_table import Table
-from dagsim.workload.arrays import JobArrays, TaskKind, optional
+from dagsim.workload.array_tools import optional
+from dagsim.workload.arrays import JobArrays, TaskKind
 from dagsim.workload.records import MOST_INSTANCES
 
 _FIELDS = 18

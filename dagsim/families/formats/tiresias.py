@@ -27,7 +27,8 @@ from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Source
 from dagsim.traces.text_forms import csv_form
 from dagsim.traces.trace_options import TraceOptions
-from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations
+from dagsim.workload.array_tools import combinations
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind
 
 _LIST = ("job_id", "num_gpu", "submit_time", "duration", "model_name")
 _OF_SOME = ("batch_size", "user")

@@ -56,7 +56,7 @@ class KubernetesNow(Kubernetes):
     def __init__(self) -> None:
         self._kept: _KeptPieces | None = None
         """What ``begins_s`` has read, until ``read`` uses it. A simulation needs both methods, and
-        reading takes most of the time."""
+        reading takes most of the time. In any other order, ``read`` reads the source itself."""
 
     def recognises(self, source: Source) -> bool:
         return False
@@ -75,25 +75,15 @@ class KubernetesNow(Kubernetes):
         yield from sorted(jobs, key=lambda job: job.arrival_s)
 
     def waiting(self, source: Source, zone: ZoneInfo | None = None) -> Iterable[WaitingJob]:
-        """Yield the waiting pods and workloads, each with the reason why it waits. The reason is
-        ``quota`` if Kueue reports that others use the quota. Otherwise, it is Kueue's message or
-        the reason in the pod's condition.
-        """
+        """Yield the waiting pods and workloads, each with the reason why it waits."""
         for _, object in elements(source, "items"):
-            kind, status = object_kind(object), object_in(object, "status")
+            kind = object_kind(object)
             try:
                 pieces = [pod(object)] if kind == "Pod" else list(kueue_workload(object)) if kind == "Workload" else []
             except Dirty:
                 continue
-            wanted = "QuotaReserved" if kind == "Workload" else "PodScheduled"
-            condition: Any = next(
-                (entry for entry in list_in(status, "conditions") if text_in(entry, "type") == wanted), {}
-            )
-            message = text_in(condition, "message") if kind == "Workload" else ""
-            held = "quota" in text_in(condition, "message") and "maximum" not in message
-            reason = "quota" if held else message or text_in(condition, "reason")
             if any(piece.fate is PodFate.WAITS for piece in pieces):
-                yield WaitingJob(pieces[0].name, reason)
+                yield WaitingJob(pieces[0].name, _reason(object, kind))
 
     def begins_s(self, source: Source, options: TraceOptions) -> float | None:
         """Return the time of the last event in any object, plus one second."""
@@ -124,6 +114,19 @@ class KubernetesNow(Kubernetes):
             return PodJobs(source, options, report, named, {}, ClusterObjects(), True), kept.groups
         reading = PodJobs(source, options, report, named, bound_times_s(source), objects_around(source), True)
         return reading, list(map(reading.now, reading.groups()))
+
+
+def _reason(object: Any, kind: str) -> str:
+    """Return the reason why a pod or workload waits: ``quota`` if a condition says that others use the
+    quota. Otherwise, it is Kueue's message, or the reason in the pod's condition.
+    """
+    wanted = "QuotaReserved" if kind == "Workload" else "PodScheduled"
+    conditions = list_in(object_in(object, "status"), "conditions")
+    condition: Any = next((entry for entry in conditions if text_in(entry, "type") == wanted), {})
+    message, reason = text_in(condition, "message"), text_in(condition, "reason")
+    if kind == "Pod":
+        return "quota" if "quota" in message else reason
+    return "quota" if "quota" in message and "maximum" not in message else message or reason
 
 
 def _instant_s(pieces: Iterable[PodRecord]) -> float:

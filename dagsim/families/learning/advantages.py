@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from dagsim.errors import ConfigError
+from dagsim.families.learning.devices import on_device
 from dagsim.families.learning.episode import WitnessFactory
 from dagsim.families.learning.nets.actor import Observations
-from dagsim.families.learning.training.devices import on_device
 from dagsim.families.learning.training.learner import LearnerContext
 from dagsim.families.learning.training.rollouts import EpisodeSteps
 from dagsim.model.arithmetic import ordered_sum

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from dagsim.errors import ConfigError
-from dagsim.model.log import NUMBERS, ROW, LogRow, Schedule
+from dagsim.model.log import NUMBERS, ROW, Record, Schedule
 
 _OF_ROWS = tuple(ROW.names or ())
 _OF_JOBS = tuple(name for name in NUMBERS if name not in _OF_ROWS)
@@ -44,7 +44,7 @@ class ColumnReward:
         if not self.columns:
             raise ConfigError(f"{type(self).__name__}: columns: name at least one of {', '.join(names)}")
         self._schedule = schedule
-        self._new: list[LogRow] = []
+        self._new: list[Record] = []
 
     def fork(self, kernel: Any, twin: Any) -> Self:
         """Return the same reward for ``twin``, a fork of ``kernel``."""
@@ -56,7 +56,7 @@ class ColumnReward:
         """Return the cost of each row. Shape (rows,)."""
         raise NotImplementedError
 
-    def take(self, row: LogRow) -> None:
+    def take(self, row: Record) -> None:
         """Store a row of the log."""
         self._new.append(row)
 

@@ -49,7 +49,9 @@ def train_agent(
     seed: Seed = None,
     iterations: Annotated[
         int | None,
-        typer.Option(min=1, help="Number of iterations (default: as configured). With --resume, give a larger number."),
+        typer.Option(
+            min=1, help="Number of iterations (default: as configured). With --resume, give at least as many."
+        ),
     ] = None,
     resume: Annotated[
         Path | None,
@@ -94,7 +96,7 @@ def train_agent(
     Example: dagsim train --algo ppo --config train/ppo --seed 1
     """
     from dagsim.experiment.executors import executor_for
-    from dagsim.families.learning.training.devices import device_named
+    from dagsim.families.learning.devices import device_named
     from dagsim.families.learning.training.progress import training_progress
     from dagsim.families.learning.training.session import begin_training, resumed_training, train_in
 

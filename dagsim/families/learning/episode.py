@@ -10,6 +10,7 @@ from math import inf
 from typing import Any, Protocol
 
 from dagsim.errors import ConfigError, Stalled
+from dagsim.model.log import Record
 from dagsim.registry import Registry
 from dagsim.specs import Spec
 from dagsim.systems.seam import Codec, CodecSettings, Conversation, Kernel, RewardTerm, Scenario
@@ -202,7 +203,7 @@ class Reward:
         """Return the reward since the previous call, which is minus the cost since then."""
         now, weights, scale = self._kernel.now, self.config.terms, self.config.scale
         if self._takers:
-            rows = self._log.since(self._read)
+            rows = list(map(Record._make, self._log.since(self._read)))
             self._read += len(rows)
             for take in self._takers:
                 for row in rows:

@@ -58,7 +58,11 @@ FAMILY = Family(
             Entry("rejections", ".cluster_rewards:Rejections", "number of jobs that the policy rejected"),
             Entry("unfairness", ".cluster_rewards:Unfairness", "1 - Jain's index over tenants, over time"),
         ),
-        "compiled_sources": (Entry("pool", "codecs/pool.py", "sums over the queue"),),
+        "compiled_sources": (
+            Entry("pool", "codecs/pool.py", "sums over the queue"),
+            Entry("candidates", "codecs/candidates.py", "columns of the codec"),
+            Entry("relative", "codecs/relative.py", "columns of the codec"),
+        ),
         "services": (
             Entry("training_defaults", ".training.train_section:section_for"),
             Entry("training_filled", ".training.train_section:for_system"),

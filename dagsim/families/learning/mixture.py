@@ -24,7 +24,8 @@ from dagsim.systems.cluster.models.runtime import Flops, Recorded, Runtime, Thro
 from dagsim.systems.cluster.scenario import ClusterScenario, ClusterWorld
 from dagsim.systems.seam import Kernel
 from dagsim.traces.trace_file import TraceFile
-from dagsim.workload.arrays import JobArrays, renumbered
+from dagsim.workload.array_tools import renumbered
+from dagsim.workload.arrays import JobArrays
 from dagsim.workload.arrivals import Arrivals, Batch, Bursty, Poisson
 from dagsim.workload.distributions import AnyDistribution, Choice, Constant, LogNormal, Whole
 from dagsim.workload.shapes import Chain, ForkJoin, Layered, MapReduce, RandomDag, Shape, Single

@@ -33,7 +33,8 @@ from dagsim.traces.sites import site_gpu
 from dagsim.traces.source import NumberedRow, Source
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.typed_table import Table, tables_of
-from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, combinations, objects, optional, ranges
+from dagsim.workload.array_tools import bounds, combinations, objects, optional, ranges
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind
 
 _HOST = re.compile(r"(?:^|\+)([^+/]{1,255})")
 _SHOWN = (pbs_records.USER, pbs_records.ACCOUNT, pbs_records.QUEUE, pbs_records.HOSTS)

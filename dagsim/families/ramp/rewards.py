@@ -18,7 +18,7 @@ from dagsim.families.ramp.kernel import JobOutcome, RampKernel
 from dagsim.families.ramp.workload import RampJob
 from dagsim.model import Kind
 from dagsim.model.arithmetic import ordered_sum
-from dagsim.model.log import LogRow
+from dagsim.model.log import Record
 from dagsim.registry import Entry, Registry
 from dagsim.systems.seam import RewardTerm
 
@@ -150,16 +150,15 @@ class WorkRate:
         self._rates: list[float] = []
         self._by_job: dict[int, float] = {}
 
-    def take(self, row: LogRow) -> None:
+    def take(self, row: Record) -> None:
         """Process a row of the log if it reports the start or the end of a job."""
-        kind, time_s, job = row[0], row[1], row[2]
-        if kind == Kind.ADMITTED:
-            self._until(time_s)
-            self._by_job[job] = rate = self._rate_of(job)
+        if row.kind == Kind.ADMITTED:
+            self._until(row.time_s)
+            self._by_job[row.job] = rate = self._rate_of(row.job)
             self._rate += rate
-        elif kind == Kind.COMPLETED:
-            self._until(time_s)
-            self._rate -= self._by_job.pop(job)
+        elif row.kind == Kind.COMPLETED:
+            self._until(row.time_s)
+            self._rate -= self._by_job.pop(row.job)
 
     def cost(self, now: float) -> float:
         """Return minus the mean rate since the last call, or 0 if no time has passed."""

@@ -11,7 +11,7 @@ heuristics base their decisions on these quantities.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
@@ -92,23 +92,20 @@ def observe(graph: StageGraph, action: Action = "executors") -> StageObservation
     stage_rows = _stage_rows(graph, work, path, job_path)
     job_rows = _job_rows(graph, job_work, job_path, open_, kept, shares)
     committable = graph.committable
-    context = np.array(
-        (
-            np.log1p(len(starts)) / 3,
-            np.log1p(committable) / 3,
-            committable / cluster,
-            graph.source < 0,
-            np.log(cluster) / 4,
-            np.log1p(job_work.sum() / cluster) / 8,
-            np.count_nonzero(open_) / len(starts),
-        ),
-        np.float32,
-    )
+    context = {
+        "jobs": np.log1p(len(starts)) / 3,
+        "committable": np.log1p(committable) / 3,
+        "share committable": committable / cluster,
+        "common pool": graph.source < 0,
+        "executors": np.log(cluster) / 4,
+        "work": np.log1p(job_work.sum() / cluster) / 8,
+        "schedulable jobs": np.count_nonzero(open_) / len(starts),
+    }
     owner = graph.job[choices]
     return StageObservation(
         stages=stage_rows,
         jobs=job_rows,
-        context=context,
+        context=_rows_of(CONTEXT, context, 1)[0],
         job=graph.job,
         height=graph.height,
         edges=edges,
@@ -130,19 +127,20 @@ def _stage_rows(graph: StageGraph, work: np.ndarray, path: np.ndarray, job_path:
     on a path from the stage to the end of its job.
     """
     can = graph.schedulable
-    return _columns(
-        np.log1p(graph.remaining) / 6,
-        np.log1p(graph.seen_ms * 1e-3) / 3,
-        np.log1p(work) / 8,
-        np.log1p(np.maximum(graph.demand, 0)) / 6,
-        graph.executing / graph.executors,
-        graph.ready,
-        can,
-        graph.height / 8,
-        np.log1p(path) / 8,
-        path / (job_path[graph.job] + 1e-3),
-        _heads(path, can, graph.ready, graph.first[:-1], graph.job),
-    )
+    columns = {
+        "remaining": np.log1p(graph.remaining) / 6,
+        "seen": np.log1p(graph.seen_ms * 1e-3) / 3,
+        "work": np.log1p(work) / 8,
+        "demand": np.log1p(np.maximum(graph.demand, 0)) / 6,
+        "executing": graph.executing / graph.executors,
+        "ready": graph.ready,
+        "schedulable": can,
+        "height": graph.height / 8,
+        "path": np.log1p(path) / 8,
+        "share of path": path / (job_path[graph.job] + 1e-3),
+        "head of path": _heads(path, can, graph.ready, graph.first[:-1], graph.job),
+    }
+    return _rows_of(STAGE, columns, len(path))
 
 
 def _job_rows(
@@ -160,34 +158,36 @@ def _job_rows(
     order = np.lexsort((work, open_ == 0))  # sort by work, with jobs that can take executors first
     rank[order] = np.arange(jobs)
     lacks = np.clip((shares - kept[:, None]) / 8, -2.0, 2.0)
-    return _columns(
-        np.log1p(work) / 8,
-        np.log1p(path) / 8,
-        np.log1p(np.maximum(kept, 0)) / 3,
-        kept / cluster,
-        np.arange(jobs) == graph.source,
-        np.log1p((graph.now_ms - graph.arrival_ms) * 1e-3) / 8,
-        rank / jobs,
-        rank == 0,
-        1 / (1 + rank),
-        np.minimum(open_, 8) / 4,
-        np.add.reduceat(graph.ready & can, starts, dtype=np.int64) / 4,
-        np.add.reduceat(graph.executing, starts) / cluster,
-        np.log1p(np.add.reduceat(np.where(can, graph.demand, 0), starts)) / 6,
-        np.log((work + 1) / (work.mean() + 1)) / 3,
-        lacks[:, 0],
-        lacks[:, 1],
-        lacks[:, 2],
-        np.log1p(work / np.maximum(kept, 1)) / 8,
-    )
+    columns = {
+        "work": np.log1p(work) / 8,
+        "path": np.log1p(path) / 8,
+        "executors": np.log1p(np.maximum(kept, 0)) / 3,
+        "share of executors": kept / cluster,
+        "is source": np.arange(jobs) == graph.source,
+        "age": np.log1p((graph.now_ms - graph.arrival_ms) * 1e-3) / 8,
+        "rank": rank / jobs,
+        "is first": rank == 0,
+        "inverse rank": 1 / (1 + rank),
+        "schedulable stages": np.minimum(open_, 8) / 4,
+        "ready stages": np.add.reduceat(graph.ready & can, starts, dtype=np.int64) / 4,
+        "executing": np.add.reduceat(graph.executing, starts) / cluster,
+        "demand": np.log1p(np.add.reduceat(np.where(can, graph.demand, 0), starts)) / 6,
+        "relative work": np.log((work + 1) / (work.mean() + 1)) / 3,
+        "equal share lacks": lacks[:, 0],
+        "larger share lacks": lacks[:, 1],
+        "smaller share lacks": lacks[:, 2],
+        "time left": np.log1p(work / np.maximum(kept, 1)) / 8,
+    }
+    return _rows_of(JOB, columns, jobs)
 
 
-def _columns(*columns: np.ndarray) -> np.ndarray:
-    """Stack columns side by side, as float32."""
-    rows = np.empty((len(columns[0]), len(columns)), np.float32)
-    for column, values in enumerate(columns):
-        rows[:, column] = values
-    return rows
+def _rows_of(names: Sequence[str], columns: Mapping[str, Any], rows: int) -> np.ndarray:
+    """Stack the columns side by side in the order of their names. Shape (rows, len(names)), float32."""
+    assert len(columns) == len(names)
+    stacked = np.empty((rows, len(names)), np.float32)
+    for place, name in enumerate(names):
+        stacked[:, place] = columns[name]
+    return stacked
 
 
 def option_rows(
@@ -197,22 +197,21 @@ def option_rows(
     Shape (K, len(OPTION)), float32.
     """
     after = np.maximum(has + added, 1)
-    rows = np.empty((len(added), len(OPTION)), np.float32)
-    for column, values in enumerate(
-        (
-            added / 8,
-            np.log(added) / 3,
-            np.minimum(after, 16) / 8,
-            np.log(after) / 3,
-            after / cluster,
-            added == most,
-            after >= cluster,
-            *np.clip((after[:, None] - shares) / 8, -2.0, 2.0).T,
-            np.log1p(work_s / after) / 8,
-        )
-    ):
-        rows[:, column] = values
-    return rows
+    beyond = np.clip((after[:, None] - shares) / 8, -2.0, 2.0)
+    columns = {
+        "added": added / 8,
+        "log added": np.log(added) / 3,
+        "executors": np.minimum(after, 16) / 8,
+        "log executors": np.log(after) / 3,
+        "share of cluster": after / cluster,
+        "all that can go": added == most,
+        "whole cluster": after >= cluster,
+        "equal share": beyond[:, 0],
+        "larger share": beyond[:, 1],
+        "smaller share": beyond[:, 2],
+        "time left": np.log1p(work_s / after) / 8,
+    }
+    return _rows_of(OPTION, columns, len(added))
 
 
 def _by_level(graph: StageGraph) -> tuple[np.ndarray, np.ndarray]:

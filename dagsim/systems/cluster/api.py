@@ -128,7 +128,7 @@ from dagsim.systems.cluster.resources.nodes import ALL, MICRO, DemandClass, Node
 from dagsim.systems.cluster.resources.site import SiteState, Terms, members
 from dagsim.systems.cluster.state import JobState, Run, TaskState
 from dagsim.systems.cluster.view import NEVER_S, ClusterPolicy, ClusterView, ExpectedFree, Simulation
-from dagsim.systems.cluster.waits.wait_rules import NextStep, ReachedLimit, Standing, WaitRules
+from dagsim.systems.cluster.waits.wait_rules import Excess, NextStep, ReachedLimit, Standing, WaitRules
 from dagsim.systems.seam import stated
 
 __all__ = [
@@ -139,6 +139,7 @@ __all__ = [
     "ClusterState",
     "ClusterView",
     "DemandClass",
+    "Excess",
     "ExpectedFree",
     "Index",
     "JobState",

@@ -477,7 +477,7 @@ class ClusterScenario(Models, ClusterWorld):
         """Create a simulation of the site without jobs. Return a function that names the site's
         rules, if any, under which a given job could never start.
         """
-        # imported here because present_waits imports this module
+        # imported here because present.py imports this module
         from dagsim.systems.cluster.waits.present import Obstacles, rules_of_site
 
         return Obstacles(self, rules_of_site).rules_against

@@ -16,7 +16,8 @@ from dagsim.traces.report import ReadReport, RepeatedId
 from dagsim.traces.rows import Checks, JobBatch, job_blocks
 from dagsim.traces.table_files import NamedColumns
 from dagsim.traces.typed_table import Table
-from dagsim.workload.arrays import JobArrays, bounds
+from dagsim.workload.array_tools import bounds
+from dagsim.workload.arrays import JobArrays
 
 
 def task_blocks(columns: NamedColumns, rows: PlainRows, report: ReadReport, most: int | None) -> Iterator[JobBlock]:

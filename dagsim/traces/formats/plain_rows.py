@@ -33,7 +33,8 @@ from dagsim.traces.times import (
 )
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.typed_table import Table
-from dagsim.workload.arrays import JobArrays, Labels, TaskKind, objects, optional
+from dagsim.workload.array_tools import objects, optional
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind
 
 NEEDED = ("id", "arrival_s")
 _LABELS = tuple(field.name for field in JOB_FIELDS if field.in_tables and field.is_text)

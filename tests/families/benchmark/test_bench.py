@@ -13,9 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from support.command_line import invoke
 
-from dagsim.cli import app
 from dagsim.families.benchmark import checking, entries
 from dagsim.families.benchmark.checking import check_file, picked_cells
 from dagsim.families.benchmark.entries import read_entry, scored
@@ -28,7 +27,7 @@ FEW = ("--task", "dags", "--task", "ramp", "--seeds", "2")
 
 
 def run(*args: str, code: int = 0) -> str:
-    ended = CliRunner().invoke(app, ["bench", *args])
+    ended = invoke("bench", *args)
     assert ended.exit_code == code, ended.output
     return ended.output
 
@@ -36,7 +35,7 @@ def run(*args: str, code: int = 0) -> str:
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("bench")
-    run("run", "--algo", "sjf", "--ramp", "acceptable_jct", "--name", "mine", *FEW, "--quiet", "--out", str(out))
+    run("run", "--policy", "sjf", "--ramp", "acceptable_jct", "--name", "mine", *FEW, "--quiet", "--out", str(out))
     return out / "bench-mine-exact-dev.json"
 
 
@@ -222,7 +221,7 @@ def test_damaged_files_and_unknown_names_are_errors(file: Path, tmp_path: Path) 
         broken.write_text(text, encoding="utf-8")
         assert message in " ".join(run("verify", str(broken), code=2).split())
         assert message in " ".join(run("table", str(broken), code=2).split())
-    assert "did you mean 'dags'" in " ".join(run("run", "--algo", "sjf", "--task", "dag", code=2).split())
+    assert "did you mean 'dags'" in " ".join(run("run", "--policy", "sjf", "--task", "dag", code=2).split())
     assert "give --policy NAME" in run("run", code=2)
 
 
@@ -247,8 +246,8 @@ def test_a_program_is_an_entry_that_can_be_verified_if_its_code_is_allowed(tmp_p
     (tmp_path / "own.py").write_text(OLDEST, encoding="utf-8")
     program = f"exec:{sys.executable} -SE {tmp_path / 'own.py'}"
     few = ("--task", "types", "--seeds", "1", "--quiet", "--out", str(tmp_path))
-    run("run", "--algo", program, "--name", "mine", *few)
-    run("run", "--algo", "fifo-fit", "--name", "ours", *few)
+    run("run", "--policy", program, "--name", "mine", *few)
+    run("run", "--policy", "fifo-fit", "--name", "ours", *few)
     content, ours = (read_entry(tmp_path / f"bench-{name}-exact-dev.json") for name in ("mine", "ours"))
     assert f"exec:{tmp_path / 'own.py'}" in content["code"]
     path = str(tmp_path / "bench-mine-exact-dev.json")
@@ -274,7 +273,7 @@ def test_a_scheduler_of_pybatsim_is_an_entry(tmp_path: Path, monkeypatch: pytest
     start += f"-o {shlex.quote(json.dumps({'export-prefix': str(tmp_path / 'out')}))} -s {{endpoint}}"
     algo = f"batsim[start='{start}']:tcp://127.0.0.1:*"
     few = ("--task", "pai", "--seeds", "1", "--quiet", "--out", str(tmp_path))
-    run("run", "--algo", algo, "--name", "filler", *few)
+    run("run", "--policy", algo, "--name", "filler", *few)
     content = read_entry(tmp_path / "bench-filler-exact-dev.json")
     ours, theirs = (line["metrics"]["area_weighted_jct_s"] for line in content["tasks"]["pai"]["runs"])
     assert theirs == pytest.approx(ours, rel=1e-9), "jobs of one GPU: pybatsim's filler is fifo-fit, the reference"
@@ -283,7 +282,7 @@ def test_a_scheduler_of_pybatsim_is_an_entry(tmp_path: Path, monkeypatch: pytest
 def test_test_seeds_and_bounds_are_verified(tmp_path: Path) -> None:
     run(
         "run",
-        "--algo",
+        "--policy",
         "sjf",
         "--task",
         "itp",

@@ -7,9 +7,8 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from support.command_line import invoke
 
-from dagsim.cli import app
 from dagsim.families.benchmark import papers, rltune
 from dagsim.families.benchmark.papers import PAPERS, Paper, PaperFigure
 
@@ -17,7 +16,7 @@ _PHILLY = "timestamp,duration,num_gpus,gpu_time,cluster"
 
 
 def run(*args: str, code: int = 0) -> str:
-    ended = CliRunner().invoke(app, ["paper", *args])
+    ended = invoke("paper", *args)
     assert ended.exit_code == code, ended.output
     return " ".join(ended.output.split())
 

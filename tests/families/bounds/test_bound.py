@@ -9,9 +9,8 @@ from math import isnan
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from support.command_line import fine, invoke, json_of
 
-from dagsim.cli import app
 from dagsim.experiment.store import Store
 from dagsim.families.bounds.bound import Bound, shares_of_the_way
 from dagsim.model import Job, Task
@@ -20,23 +19,17 @@ from dagsim.workload.records import write_jobs
 FEW = ("--set", "workload.count=12")
 
 
-def run(*args: str) -> str:
-    ended = CliRunner().invoke(app, list(args))
-    assert ended.exit_code == 0, ended.output
-    return ended.stdout
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs")
-    policies = [word for name in ("fifo", "sjf", "srtf") for word in ("--algo", name)]
-    run("baseline", *policies, "--seed", "5", "--seeds", "1", *FEW, "--no-plots", "--quiet", "--out", str(out))
+    policies = [word for name in ("fifo", "sjf", "srtf") for word in ("--policy", name)]
+    fine("baseline", *policies, "--seed", "5", "--seeds", "1", *FEW, "--no-plots", "--quiet", "--out", out)
     return next(out.iterdir())
 
 
 def test_the_bound_of_a_seed_is_below_every_run_on_that_seed(folder: Path) -> None:
-    least = json.loads(run("bound", "--seed", "5", *FEW, "--json"))
-    any_run = json.loads(run("bound", "--seed", "5", *FEW, "--preemptive", "--json"))
+    least = json_of("bound", "--seed", "5", *FEW)
+    any_run = json_of("bound", "--seed", "5", *FEW, "--preemptive")
     lines = [json.loads(line) for line in (folder / "runs.jsonl").read_text(encoding="utf-8").splitlines()]
     means = {line["policy"]: line["metrics"]["jct_s.mean"] for line in lines}
     assert least["jobs"] == 12
@@ -47,7 +40,7 @@ def test_the_bound_of_a_seed_is_below_every_run_on_that_seed(folder: Path) -> No
 
 
 def test_the_bound_by_area_is_below_every_area_weighted_mean(folder: Path) -> None:
-    least = json.loads(run("bound", "--seed", "5", *FEW, "--area", "--json"))
+    least = json_of("bound", "--seed", "5", *FEW, "--area")
     store = Store.open(folder)
     means = {line.policy: line.metrics["area_weighted_jct_s"] for line in store.lines()}
     assert least["area_gpu_s"] == pytest.approx(sum(job.ideal_gpu_s for job in store.schedule(0).jobs))
@@ -59,7 +52,7 @@ def test_the_bound_by_area_of_one_gpu_is_the_optimum_by_smith(tmp_path: Path) ->
     cluster.write_text("cluster: {groups: [{name: n, gpu: T4, count: 1, gpus: 1}]}\n", encoding="utf-8")
     trace = tmp_path / "jobs.jsonl"
     write_jobs(trace, [Job.single(f"j{work}", Task("t", float(work))) for work in (4, 1, 2)])
-    least = json.loads(run("bound", "--trace", str(trace), "--cluster", str(cluster), "--area", "--json"))
+    least = json_of("bound", "--trace", trace, "--cluster", cluster, "--area")
     # With weights equal to lengths, every order is optimal: the sum over pairs i <= j of p_i p_j.
     assert least["bound_s"] == pytest.approx(4 * 4 + 1 * 5 + 2 * 7, rel=2e-6)
     assert (least["jobs"], least["area_gpu_s"]) == (3, 7)
@@ -70,24 +63,24 @@ def test_the_bound_of_a_trace_is_on_the_cluster_of_a_file(tmp_path: Path) -> Non
     cluster.write_text("cluster: {groups: [{name: n, gpu: T4, count: 1, gpus: 1}]}\n", encoding="utf-8")
     trace = tmp_path / "jobs.jsonl"
     write_jobs(trace, [Job.single(f"j{work}", Task("t", float(work))) for work in (4, 1, 2)])
-    least = json.loads(run("bound", "--trace", str(trace), "--cluster", str(cluster), "--json"))
+    least = json_of("bound", "--trace", trace, "--cluster", cluster)
     assert (least["bound_s"], least["kind"]) == (pytest.approx(1 + 3 + 7), "exact")
 
 
 def test_a_system_without_a_bound_is_an_error() -> None:
-    ended = CliRunner().invoke(app, ["bound", "--config", "spark"])
+    ended = invoke("bound", "--config", "spark")
     assert ended.exit_code == 2
     assert "the system is 'spark'" in ended.output
 
 
 def test_a_comparison_shows_the_share_of_the_way(folder: Path) -> None:
-    assert "way to" in run("compare", str(folder), "--bound")
-    shown = json.loads(run("compare", str(folder), "--bound", "--json"))
+    assert "way to" in fine("compare", folder, "--bound").stdout
+    shown = json_of("compare", folder, "--bound")
     share = shown["share_of_the_way"]
     assert share["fifo"] == 0
     assert share["sjf"] < 1
     assert share["srtf"] is None or share["srtf"] < 1  # None if it stopped a run
-    wrong = CliRunner().invoke(app, ["compare", str(folder), "--bound", "--metric", "makespan_s"])
+    wrong = invoke("compare", folder, "--bound", "--metric", "makespan_s")
     assert (wrong.exit_code, "applies only to the metric jct_s.mean" in wrong.output) == (2, True)
 
 
@@ -116,6 +109,6 @@ def test_the_share_is_that_of_the_sums_and_unknown_where_the_bound_does_not_hold
 
 def test_elastic_tasks_have_no_bound(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("elastic: {least: 2}\nworkload: {count: 5}\n")
-    ended = CliRunner().invoke(app, ["bound", "--config", str(tmp_path / "c.yaml")])
+    ended = invoke("bound", "--config", tmp_path / "c.yaml")
     assert ended.exit_code == 2
     assert "bound: elastic tasks are not supported" in ended.stderr

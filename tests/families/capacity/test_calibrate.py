@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from support.command_line import fine, invoke
 
-from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.model import Caps, Cluster, Job, Kind, Node, QueueNode, QueueTree, Task
 from dagsim.model.gpu import gpu_type
@@ -54,9 +53,7 @@ def write_site(folder: Path, queues: QueueTree, count: int = 240) -> None:
 
 def calibrated(folder: Path, *more: str) -> dict[str, Any]:
     words = ["calibrate", "--trace", folder / "sacct.txt", "--config", folder / "site.yaml", "--json", *more]
-    ended = CliRunner().invoke(app, [str(word) for word in words])
-    assert ended.exit_code == 0, ended.output
-    return dict(json.loads(ended.stdout))
+    return dict(json.loads(fine(*words).stdout))
 
 
 def test_a_limit_that_no_file_states_is_found_and_shortens_the_error_of_the_rest(tmp_path: Path) -> None:
@@ -85,7 +82,6 @@ def test_parameters_that_the_site_states_are_not_tried(tmp_path: Path) -> None:
 
 def test_a_log_that_is_too_short_is_refused(tmp_path: Path) -> None:
     write_site(tmp_path, QueueTree(scheduler=STATED), 30)
-    words = ["calibrate", "--trace", str(tmp_path / "sacct.txt"), "--config", str(tmp_path / "site.yaml")]
-    ended = CliRunner().invoke(app, words)
+    ended = invoke("calibrate", "--trace", tmp_path / "sacct.txt", "--config", tmp_path / "site.yaml")
     assert ended.exit_code == 2
     assert "needs at least 20 jobs, got 30 in all" in " ".join(ended.output.split())

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from support.command_line import fine, invoke
 
-from dagsim.cli import app
 from dagsim.metrics.series import Change, JobSeries, change_of, next_period
 from dagsim.metrics.student import t_quantile
 from dagsim.model import Job, Task
@@ -36,7 +35,7 @@ def site(folder: Path, columns: Columns, nodes: int, gpus: int) -> list[str]:
 
 
 def answer(*arguments: str, code: int = 0) -> dict[str, Any]:
-    result = CliRunner().invoke(app, [*arguments, "--json"])
+    result = invoke(*arguments, "--json")
     assert result.exit_code == code, result.output
     facts: dict[str, Any] = json.loads(result.stdout)
     return facts
@@ -74,8 +73,8 @@ def test_a_short_log_that_never_waits_needs_no_further_machine(jobs: int, here: 
     assert choices[0]["load"] == pytest.approx(0.95)
     for options, last_s in (([], 60.0), (["--load", "0.95"], 60.0), (["--load", "0.475"], 120.0)):
         out = here / "-".join(["r", *options])
-        told = ["--trace", "log.csv", "--config", "c.yaml", "--algo", "fifo", *options, "--no-plots", "-o", str(out)]
-        assert CliRunner().invoke(app, ["replay", *told]).exit_code == 0
+        told = ["--trace", "log.csv", "--config", "c.yaml", "--policy", "fifo", *options, "--no-plots", "-o", str(out)]
+        fine("replay", *told)
         workload = json.loads(next(out.glob("*/runs.jsonl")).read_text().splitlines()[0])["workload"]
         assert workload["span_s"] == pytest.approx(last_s * (jobs - 1))
         assert workload["warning"] is None
@@ -100,7 +99,7 @@ def test_a_size_below_the_demand_cannot_keep_up_and_never_meets(here: Path) -> N
     assert all(size["value"] is None and not size["meets"] for size in facts["tried"] if not size["keeps_up"])
     none = answer("plan", *common, "--target", "wait_s.p95<100", "--most", "12", code=1)
     assert none["best"] is None
-    result = CliRunner().invoke(app, ["plan", *common, "--target", "wait_s.p95<100", "--most", "12"])
+    result = invoke("plan", *common, "--target", "wait_s.p95<100", "--most", "12")
     assert "Even the largest cluster" not in result.output  # today's 16 GPUs can
     assert "cannot keep up" in result.output.replace("\n", " ")
 
@@ -110,14 +109,14 @@ def test_other_questions_get_other_folders_and_windows_are_refused(here: Path) -
     runs = [answer("whatif", *common, "--add", f"{gpus}xT4")["run"] for gpus in (2, 4, 2)]
     assert runs[0] != runs[1]
     assert runs[0] == runs[2]
-    result = CliRunner().invoke(app, ["whatif", *common, "--add", "2xT4", "--set", "workload.window=10"])
+    result = invoke("whatif", *common, "--add", "2xT4", "--set", "workload.window=10")
     assert result.exit_code == 2
     assert "simulate the whole log" in result.output.replace("\n", " ")
 
 
 def test_a_log_shorter_than_its_jobs_is_refused(here: Path) -> None:
     common = site(here, (np.array([0.0, 10.0, 20.0]), np.array([500.0, 900.0, 700.0])), 4, 1)
-    result = CliRunner().invoke(app, ["plan", *common, "--target", "wait_s.p95<1"])
+    result = invoke("plan", *common, "--target", "wait_s.p95<1")
     assert result.exit_code == 2
     assert "shorter than one busy period" in result.output.replace("\n", " ")
 
@@ -227,7 +226,7 @@ def test_growth_makes_arrivals_more_frequent_and_nothing_else(here: Path) -> Non
         np.percentile(first_come_waits(columns[0] / 1.5, columns[1], 8), 95), rel=1e-6
     )
     for wrong in (["--growth", "much"], ["--growth", "-100%"], ["--growth", "5%", "--load", "0.9"]):
-        result = CliRunner().invoke(app, ["plan", *common, *wrong])
+        result = invoke("plan", *common, *wrong)
         assert result.exit_code == 2
         assert "--growth" in result.output
 
@@ -274,7 +273,7 @@ def test_gpus_that_arrive_later_serve_later_jobs(here: Path) -> None:
         ("9d", "the time is"),
         ("soon", "expected a date"),
     ):
-        result = CliRunner().invoke(app, [*question, "--add", f"16xA100-40@{when}"])
+        result = invoke(*question, "--add", f"16xA100-40@{when}")
         assert result.exit_code == 2
         assert message in result.output.replace("\n", " ")
 
@@ -286,7 +285,7 @@ def test_several_targets_must_all_hold_and_can_be_of_one_user(here: Path) -> Non
     both = answer(*common, "--target", loose, "--target", tight)["best"]
     assert both["nodes"] == {"A100-40": 2}
     assert [part["value"] for part in both["targets"]] == [0, 50]
-    result = CliRunner().invoke(app, [*common, "--target", "user[eve].wait_s.mean<10"])
+    result = invoke(*common, "--target", "user[eve].wait_s.mean<10")
     assert "there is no user 'eve'; the log has 'ann', 'bob'" in result.output.replace("\n", " ")
 
 
@@ -301,7 +300,7 @@ def test_a_budget_buys_the_best_mix_and_prices_come_from_a_file(here: Path) -> N
     assert all(facts["best"]["cost"] <= facts["budget"] for facts in answers.values())
     assert answers[2]["prices"]["A100-40"]["per_gpu_h"] == pytest.approx(1)
     (here / "p.yaml").write_text("rent: {A100-40: 1}\nbuy: {A100-40: 1}\n", encoding="utf-8")
-    assert "under rent and under buy" in CliRunner().invoke(app, [*question, "--budget", "9"]).output.replace("\n", " ")
+    assert "under rent and under buy" in invoke(*question, "--budget", "9").output.replace("\n", " ")
 
 
 def full_site(folder: Path, servers: int = 8) -> list[str]:
@@ -333,7 +332,7 @@ def test_a_log_that_begins_with_a_full_cluster_is_simulated_from_there(here: Pat
     assert state["waiting"] > 0
     assert facts["fit"]["simulated"] == pytest.approx(facts["fit"]["observed"], rel=1e-9)
     assert facts["fit"]["mean_s"] == pytest.approx(facts["choices"][0]["wait_s"], rel=1e-9)
-    shown = CliRunner().invoke(app, ["whatif", *common, "--add", "1xT4"]).output.replace("\n", " ")
+    shown = invoke("whatif", *common, "--add", "1xT4").output.replace("\n", " ")
     assert f"with {state['running']} jobs running and {state['waiting']} waiting" in " ".join(shown.split())
 
 

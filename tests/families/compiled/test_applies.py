@@ -8,6 +8,7 @@ import random
 import sys
 from dataclasses import fields
 from functools import partial
+from importlib import import_module
 from math import inf
 from operator import attrgetter
 from pathlib import Path
@@ -21,11 +22,22 @@ from dagsim.errors import ConfigError, ModelError
 from dagsim.families.compiled import jit, list_scheduling
 from dagsim.families.compiled.choice import plan_for, unplayable, why_not
 from dagsim.families.compiled.drive import compile_loop, is_warm
+from dagsim.families.compiled.memory import SLOTS
 from dagsim.families.compiled.reading import read_scenario
-from dagsim.families.compiled.rules import ARRIVED, COMPLETED, FINISHED, PREEMPTED, REJECTED, STARTED_ROW
+from dagsim.families.compiled.rules import (
+    ARRIVED,
+    COMPLETED,
+    FINISHED,
+    PREEMPTED,
+    REJECTED,
+    STARTED_ROW,
+    run_entry,
+    slot_of,
+)
 from dagsim.model import (
     Cluster,
     Job,
+    JobSuspension,
     Kind,
     Node,
     NodePartition,
@@ -265,25 +277,33 @@ def test_rows_are_of_the_kinds_of_the_log() -> None:
     assert kinds == (Kind.ARRIVED, Kind.REJECTED, Kind.STARTED, Kind.FINISHED, Kind.PREEMPTED, Kind.COMPLETED)
 
 
+def _names(code: ast.AST) -> set[str]:
+    return {node.id for node in ast.walk(code) if isinstance(node, ast.Name)}
+
+
 def _compiled_names(tree: ast.Module) -> set[str]:
-    """Names that compiled functions of a module use, and functions that it has compiled."""
+    """Names that compiled functions of a module use, those that its constants are computed from, and functions that it
+    has compiled."""
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     marked = [one for one in functions if {"inner", "outer"} & {ast.unparse(mark) for mark in one.decorator_list}]
-    used = {node.id for one in marked for line in one.body for node in ast.walk(line) if isinstance(node, ast.Name)}
     calls = [
         node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) in ("inner", "outer")
     ]
+    used = {name for one in marked for line in one.body for name in _names(line)}
+    for assigned in reversed([node for node in tree.body if isinstance(node, ast.Assign)]):
+        if used & set().union(*map(_names, assigned.targets)):
+            used |= _names(assigned.value)
     return used | {ast.unparse(call.args[0]) for call in calls}
 
 
 def test_compiled_code_is_kept_under_a_digest_of_all_files_that_it_is_made_of() -> None:
     used = 0
-    for file in Path(jit.__file__).parent.glob("*.py"):
+    for file in jit.sources():
         tree = ast.parse(file.read_text())
         names = _compiled_names(tree)
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and names & {alias.name for alias in node.names}:
-                module = sys.modules[str(node.module)]
+                module = import_module(str(node.module))
                 if not module.__name__.startswith("dagsim."):
                     continue
                 assert Path(str(module.__file__)) in jit.sources(), f"{file.name} takes {ast.unparse(node)}"
@@ -336,25 +356,54 @@ def test_the_compiled_engine_refuses_the_rules_of_a_site() -> None:
     assert "partitions, features, reservations and licences" in rules
 
 
-def test_the_compiled_engine_knows_of_every_part_of_a_scenario() -> None:
+def test_the_compiled_engine_refuses_suspensions() -> None:
+    suspended = QueueTree(suspensions=(JobSuspension("j", 10.0, 50.0),))
+    assert "suspensions of jobs" in why("fifo", queues=suspended)
+
+
+IN_THE_JOBS = "`unplayable` asks these jobs"
+WITH_OTHERS = "matters only to parts that are refused, or to policies that are not compiled"
+PARTS: dict[type, dict[str, str]] = {
+    ClusterScenario: {
+        "computed": "cluster runtime estimates preemption queues",
+        "refused": "setup network sharing failures admission elastic outages",
+        IN_THE_JOBS: "workload accept request begins_s left",
+        WITH_OTHERS: "communication",
+        "the engine itself": "engine",
+    },
+    Preemption: {
+        "computed": "on_resume",
+        "refused": "restart_s checkpoint_s_per_gb checkpoint_interval_s",
+        WITH_OTHERS: "on_failure checkpoint_write_s",
+    },
+    Estimates: {"computed": "kind sigma"},
+    Node: {
+        "computed": "name gpu gpus cpus memory_gb",
+        "refused": "features mig_s on_demand",
+        WITH_OTHERS: "weight manifest",
+    },
+    QueueTree: {
+        "computed": "partitions qos",  # their time limits; nodes of partitions are refused
+        "refused": "reservations outages suspensions licences",
+        WITH_OTHERS: "tree scheduler kueue",
+    },
+    Request: {
+        "refused": "after after_one array_limit begin_s nodes excluded",
+        WITH_OTHERS: "constraint partitions reservation licences exclusive exclusive_user spread array level "
+        "level_required segment together least_nodes most_nodes",
+    },
+}
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
+def test_the_compiled_engine_knows_of_every_part_of_a_scenario(part: Any) -> None:
     """A part that it ignored would change its schedules without a word: state here what it does with a new one."""
-    computed = {"cluster", "runtime", "estimates", "preemption", "queues"}
-    in_the_jobs = {
-        "workload",
-        "accept",
-        "request",
-        "begins_s",
-        "left",
-    }  # `unplayable` asks these jobs
-    refused = {
-        "setup",
-        "network",
-        "sharing",
-        "failures",
-        "admission",
-        "elastic",
-        "outages",
-    }  # by `_feature` and the jobs
-    used_by_another = {"communication"}  # by a network or a sharing model only
-    parts = {part.name for part in fields(ClusterScenario) if part.init}
-    assert parts == computed | in_the_jobs | refused | used_by_another | {"engine"}
+    assert {one.name for one in fields(part) if one.init} == set(" ".join(PARTS[part].values()).split())
+
+
+def test_an_entry_holds_the_number_and_the_slot_of_a_run() -> None:
+    for number in (0, 1, 1 << 38):
+        for slot in (0, 5, (1 << SLOTS) - 1):
+            entry = run_entry(number, slot)
+            assert (entry >> SLOTS, slot_of(entry)) == (number, slot)
+            assert entry < 1 << 63

@@ -128,7 +128,7 @@ def test_without_numba_all_runs_are_simpys(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_command_refuses_with_2_and_leaves_no_folder(tmp_path: Path) -> None:
-    done = invoke("eval", "--algo", "heft", "--set", "engine=compiled", "-o", tmp_path)
+    done = invoke("eval", "--policy", "heft", "--set", "engine=compiled", "-o", tmp_path)
     assert done.exit_code == 2
     assert "allowed: engine simpy or auto" in done.output
     assert list(tmp_path.iterdir()) == []
@@ -189,14 +189,14 @@ def test_warm_says_what_it_compiled_and_where(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setattr(drive, "is_warm", lambda plan: True)
     compiled = iter([True, False])
     monkeypatch.setattr(drive, "compile_loop", lambda plan: next(compiled))
-    done = fine("warm", "--algo", "easy", "--algo", "easy-sjf")
+    done = fine("warm", "--policy", "easy", "--policy", "easy-sjf")
     assert done.output.startswith("compiled advance_easy (for easy and its like) in")
     assert str(jit.folder()) in done.output.replace("\n", "")
 
 
 def test_warm_needs_numba_and_a_policy_that_the_lane_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    done = invoke("warm", "--algo", "heft")
+    done = invoke("warm", "--policy", "heft")
     said = " ".join(done.output.split())
     assert (done.exit_code, "policy 'heft'" in said) == (2, True)
     monkeypatch.setattr("dagsim.families.compiled.choice.find_spec", lambda name: None)

@@ -14,7 +14,7 @@ from dagsim.families.compiled import jit
 pytestmark = pytest.mark.skipif(not jit.jitted(), reason="numba is not installed")
 
 EVAL = (
-    *("-m", "dagsim", "eval", "--algo", "srpt-work", "--seeds", "1", "--no-plots", "--workers", "1"),
+    *("-m", "dagsim", "eval", "--policy", "srpt-work", "--seeds", "1", "--no-plots", "--workers", "1"),
     *("--set", "workload={preset: steady, measure: null, count: %d}"),
 )
 

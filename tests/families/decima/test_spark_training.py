@@ -74,7 +74,7 @@ def test_train_and_eval_from_the_command_line(tmp_path: Path, monkeypatch: pytes
     assert any(not torch.equal(value, agents[1].weights[name]) for name, value in agents[0].weights.items())
     assert agent_spec("ppo", system=system_named("spark")).startswith('ppo[checkpoint="results/')
     assert agent_spec("ppo", system=system_named("cluster")) == "ppo"  # an agent for Spark is none for the cluster
-    fine("eval", "--algo", "ppo", "--set", SMALL[0], "--seeds", "1", "--no-plots", "--json")
+    fine("eval", "--policy", "ppo", "--set", SMALL[0], "--seeds", "1", "--no-plots", "--json")
 
 
 def test_limits_are_learned_and_kept_in_the_file(tmp_path: Path) -> None:

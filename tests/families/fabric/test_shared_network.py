@@ -127,7 +127,7 @@ def test_a_configuration_names_the_topology(tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     text = "cluster: {groups: [{name: x, gpu: T4, count: 4, gpus: 1}]}\nnetwork: {kind: shared, topology: %s}\n"
     file.write_text(text % topology)
-    command = ["eval", "--config", file, "--algo", "fifo", "--seeds", "1", "--no-plots"]
+    command = ["eval", "--config", file, "--policy", "fifo", "--seeds", "1", "--no-plots"]
     fine(*command, "--out", tmp_path / "run")
     file.write_text(text % topology.replace("[2, 2]", "[3]"))
     done = invoke(*command)

@@ -38,7 +38,8 @@ from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.traces import TraceOptions, reader
 from dagsim.traces.source import Source
-from dagsim.workload.arrays import JobArrays, Labels, TaskKind, objects
+from dagsim.workload.array_tools import objects
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind
 
 HOUR_S = 3600.0
 CORES = 16
@@ -619,7 +620,7 @@ def test_the_command(tmp_path: Path) -> None:
         lines.append(" ".join(map(str, row)))
     file = tmp_path / "log.swf"
     file.write_text("\n".join(lines) + "\n")
-    command = ["eta", "--backtest", str(file), "--algo", "easy", "--every", "1h", "--workers", "1"]
+    command = ["eta", "--backtest", str(file), "--policy", "easy", "--every", "1h", "--workers", "1"]
     result = invoke(*command, "--oracle", "--json")
     assert json.loads(result.stdout)["crps_log"] == 0.0
     result = invoke(*command, "--futures", "3", "--arrivals", "1", "--json")
@@ -892,7 +893,7 @@ def test_a_stopped_command_leaves_no_page_and_no_process(number: int, code: int,
         f"{job + 1} {60 * job} 5 600 1 -1 -1 8 36000 -1 1 {job % 6} 1 1 1 1 -1 -1" for job in range(600)
     ]  # the queue only grows
     (tmp_path / "log.swf").write_text("\n".join(["; MaxProcs: 16", *rows]) + "\n")
-    words = ["--backtest", "log.swf", "--algo", "fifo", "--every", "10m", "--workers", "2", "--page", "page.html"]
+    words = ["--backtest", "log.swf", "--policy", "fifo", "--every", "10m", "--workers", "2", "--page", "page.html"]
     command = [sys.executable, "-m", "dagsim", "eta", *words]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
         assert process.stderr is not None

@@ -11,7 +11,8 @@ from dagsim.families.forecast.job_changes import JobChange, changed, changes_of
 from dagsim.families.forecast.job_log import JobLog
 from dagsim.model import Cluster, Demand, Node, NodePartition, QueueTree, Request, gpu_type
 from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.workload.arrays import JobArrays, Labels, TaskKind, objects
+from dagsim.workload.array_tools import objects
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind
 
 A100 = gpu_type("A100-40")
 DEMAND = Demand(4.0, 8.0, 64.0, (A100.name,))

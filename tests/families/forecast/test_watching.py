@@ -67,6 +67,7 @@ def test_only_the_first_forecast_of_a_process_may_take_longer_than_the_interval(
     pool, ended, clock_s = Pool(), list[Any](), [0.0]
     monkeypatch.setattr(snapshots, "ProcessPoolExecutor", lambda *_: pool)
     monkeypatch.setattr(snapshots, "kill_workers", ended.append)
+    monkeypatch.setattr(snapshots, "leave_to_workers", lambda _: None)
     monkeypatch.setattr(snapshots, "monotonic", lambda: clock_s[0])
     watched = Snapshots(tmp_path, ForecastSettings(tmp_path), Journal(tmp_path), 60.0)
     (tmp_path / "1.json").write_text("{}")
@@ -294,6 +295,7 @@ def test_a_forecast_that_finds_the_disk_full_is_told_and_recorded_later(
     monkeypatch.setattr(forecast_page, "forecast_snapshot", lambda *_: made)
     monkeypatch.setattr(snapshots, "ProcessPoolExecutor", lambda *_: ThreadPoolExecutor(1))
     monkeypatch.setattr(snapshots, "kill_workers", ThreadPoolExecutor.shutdown)
+    monkeypatch.setattr(snapshots, "leave_to_workers", lambda _: None)
     journal = Journal(tmp_path)
     watched = Snapshots(tmp_path, ForecastSettings(tmp_path / "site.yaml"), journal, 60.0)
     with monkeypatch.context() as disk:

@@ -179,7 +179,7 @@ def test_the_queue_of_pbs_can_be_forecast(samples: Path, tmp_path: Path) -> None
     (tmp_path / "c.yaml").write_text(
         "cluster:\n  groups:\n  - {name: p, hosts: 'p[1-2]', count: 2, gpu: V100-16, gpus: 2, cpus: 16}\n"
     )
-    options = ["--config", str(tmp_path / "c.yaml"), "--algo", "easy", "--futures", "3", "--json"]
+    options = ["--config", str(tmp_path / "c.yaml"), "--policy", "easy", "--futures", "3", "--json"]
     ended = fine("eta", "--state", samples / "qstat" / "qstat.txt", *options)
     (row,) = json.loads(ended.stdout.splitlines()[-1])["jobs"]
     assert row["job"] == "311"
@@ -211,7 +211,7 @@ def test_suspended_jobs_of_pbs_resume_with_their_rest_and_others_wait_for_their_
     )
     jobs = {job.id: job for job in open_trace(tmp_path / "q").jobs()}
     assert jobs["1"].tasks[0].work == 5400
-    options = ["--config", str(tmp_path / "c.yaml"), "--algo", "easy", "--futures", "3", "--json"]
+    options = ["--config", str(tmp_path / "c.yaml"), "--policy", "easy", "--futures", "3", "--json"]
     ended = invoke("eta", "--state", tmp_path / "q", *options)
     rows = {row["job"]: row for row in json.loads(ended.stdout.splitlines()[-1])["jobs"]}
     assert set(rows) == {"1", "3", "4"}

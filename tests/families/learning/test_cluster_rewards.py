@@ -246,5 +246,5 @@ def test_the_reward_for_energy_is_the_energy() -> None:
     )
     reward = Joules(schedule)
     for row in schedule.log:
-        reward.take(tuple(row))  # type: ignore[arg-type]
+        reward.take(row)
     assert reward.total(schedule.ended_s) == pytest.approx(energy(schedule).total_j)

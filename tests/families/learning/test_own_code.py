@@ -26,7 +26,7 @@ def test_a_checkpoint_imports_nothing(part: str, folder: Path) -> None:
     plain = dict(read_plain(shipped_agent("ppo", system_named("cluster"))))
     plain[part] = {**plain[part], "kind": "evil_policy:Codec"}
     write_plain(folder / "evil.pt", plain)
-    ended = invoke("eval", "--algo", "ppo", "--checkpoint", "evil.pt", *SHORT)
+    ended = invoke("eval", "--policy", "ppo", "--checkpoint", "evil.pt", *SHORT)
     assert ended.exit_code == 2
     assert f"evil.pt: the {part} 'evil_policy:Codec' of the agent is code outside dagsim" in ended.output
     assert imported(folder) == []
@@ -37,7 +37,7 @@ def test_an_agent_of_an_unknown_system_is_refused(folder: Path) -> None:
     write_plain(folder / "far.pt", {**plain, "system": "clusters"})
     with pytest.raises(RunFolderError, match=r"far\.pt: .* 'clusters', which is unknown; did you mean 'cluster'"):
         Checkpoint.load(folder / "far.pt")
-    ended = invoke("eval", "--algo", "ppo", "--checkpoint", "far.pt", *SHORT)
+    ended = invoke("eval", "--policy", "ppo", "--checkpoint", "far.pt", *SHORT)
     assert ended.exit_code == 2
     assert "far.pt: the agent was trained for the system 'clusters', so it cannot schedule 'cluster'" in ended.output
 
@@ -53,5 +53,5 @@ def test_a_codec_of_ones_own_is_named_by_whoever_loads_the_agent(folder: Path) -
     write_plain(folder / "own.pt", plain)
     with pytest.raises(CodeNotAllowed, match=r"parameter codec=own_codec:Codec"):
         Checkpoint.load(folder / "own.pt")
-    fine("eval", "--algo", "ppo[codec=own_codec:Codec]", "--checkpoint", "own.pt", *SHORT)
+    fine("eval", "--policy", "ppo[codec=own_codec:Codec]", "--checkpoint", "own.pt", *SHORT)
     assert imported(folder) == ["own_codec"]

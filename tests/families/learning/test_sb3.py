@@ -112,7 +112,7 @@ def test_a_file_that_was_written_without_stable_baselines_is_read(tmp_path: Path
 
 def test_the_command_line_runs_it_and_records_its_digest(tmp_path: Path) -> None:
     path = written(tmp_path / "model.zip", state())
-    command = ["baseline", "--algo", f"sb3:{path}", "--algo", "fifo", "--set", SETTINGS[0], "--seeds", "2"]
+    command = ["baseline", "--policy", f"sb3:{path}", "--policy", "fifo", "--set", SETTINGS[0], "--seeds", "2"]
     fine(*command, "--no-plots", "--json", "-o", tmp_path / "out")
     config = load_config(None, SETTINGS)
     (fact,) = provenance(config, [f"sb3:{path}"])["checkpoints"].values()

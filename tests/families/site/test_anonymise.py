@@ -163,7 +163,7 @@ def site_folder(tmp_path: Path) -> Path:
 
 
 def waits(log: Path, config: Path, out: Path) -> dict[str, Any]:
-    words = ["replay", "--trace", str(log), "--config", str(config), "--algo", "slurm-multifactor", "--json"]
+    words = ["replay", "--trace", str(log), "--config", str(config), "--policy", "slurm-multifactor", "--json"]
     result = fine(*words, "--out", out)
     metrics: dict[str, Any] = json.loads(result.output)["runs"][0]["metrics"]
     return {name: value for name, value in metrics.items() if name.startswith(("wait_s", "jct_s", "makespan_s"))}

@@ -122,7 +122,7 @@ def test_the_import_is_a_configuration_whose_scheduler_replay_uses(folder: Path,
     result = fine("site", "import", folder, "-o", out)
     assert "not modelled: SchedulerParameters=bf_strange=1" in result.output
     assert load_config(out).queues is not None
-    words = ["replay", "--trace", str(folder), "--config", str(out), "--algo", "slurm-multifactor", "--json"]
+    words = ["replay", "--trace", str(folder), "--config", str(out), "--policy", "slurm-multifactor", "--json"]
     replay = fine(*words, "--out", tmp_path / "runs")
     observed = json.loads(replay.output)["runs"][0]["workload"]["observed"]
     assert (observed["total"]["jobs"], observed["early"]) == (2, 0)
@@ -303,7 +303,7 @@ def test_switches_are_the_network_of_the_configuration(folder: Path, tmp_path: P
     assert network.topology == Tree(
         (TreeSwitch("leaf1", ("n1", "n2")), TreeSwitch("leaf2", ("g1",)), TreeSwitch("top", (), ("leaf1", "leaf2")))
     )
-    words = ["replay", "--trace", str(folder), "--config", str(out), "--algo", "easy", "--json"]
+    words = ["replay", "--trace", str(folder), "--config", str(out), "--policy", "easy", "--json"]
     fine(*words, "--out", tmp_path / "runs")
 
 
@@ -460,7 +460,7 @@ def test_a_feature_says_how_large_a_gpu_is_and_jobs_that_name_it_may_use_it(fold
     config = load_config(out)
     assert config.build_cluster().gpus_by_type() == {"A100-80": 2}
     assert config.cluster.accept == {"A100-40": {"A100-80": None}}
-    words = ["replay", "--trace", str(folder), "--config", str(out), "--algo", "easy", "--json"]
+    words = ["replay", "--trace", str(folder), "--config", str(out), "--policy", "easy", "--json"]
     replay = fine(*words, "--out", tmp_path / "runs")
     assert json.loads(replay.output)["runs"][0]["metrics"]["rejected_no_such_gpu"] == 0
 

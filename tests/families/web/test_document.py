@@ -173,7 +173,7 @@ def test_a_folder_without_a_finished_run_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("system", ["spark", "ramp"])
 def test_every_system_has_a_page(system: str, tmp_path: Path) -> None:
-    extra = {"spark": ["--set", "system.jobs=5"], "ramp": ["--algo", "min", "--set", "system.jobs=5"]}[system]
+    extra = {"spark": ["--set", "system.jobs=5"], "ramp": ["--policy", "min", "--set", "system.jobs=5"]}[system]
     command = f"eval --system {system} --seeds 1 --no-plots --quiet --workers 1".split()
     fine(*command, *extra, "-o", tmp_path)
     (run,) = tmp_path.iterdir()

@@ -13,7 +13,7 @@ from dagsim.families.kubernetes.kueue.offers import Site
 from dagsim.families.kubernetes.kueue.quota import QuotaForest, QuotaNode, SlotAmounts
 from dagsim.families.kubernetes.kueue.workloads import WorkloadState
 from dagsim.model.arithmetic import whole_sum
-from dagsim.systems.cluster.api import ClusterView, NextStep, ReachedLimit, TaskState, WaitRules
+from dagsim.systems.cluster.api import ClusterView, Excess, NextStep, ReachedLimit, TaskState, WaitRules
 
 
 class KueueWaits(WaitRules):
@@ -115,8 +115,11 @@ class KueueWaits(WaitRules):
         node, reasons = self._forest.queues[queue.name], dict[str, None]()
         for type_ in task.demand.types:
             own = [
-                f"quota of {self._name(slot)} ({self._natural(slot, node.most[slot]):g}) < "
-                f"{self._natural(slot, amount):g}: the queue {queue.name}"
+                Excess.of(
+                    f"quota of {self._name(slot)} ({self._natural(slot, node.most[slot]):,g}) < ",
+                    self._natural(slot, amount),
+                    f": the queue {queue.name}",
+                )
                 for slot, amount in self._amounts(queue, task, type_).items()
                 if amount > node.most[slot]
             ]

@@ -94,7 +94,7 @@ class Acting(Relative):
         self._actions = [*takeovers, *moves]
         return self._observe(view, view.machines, pool, offers)
 
-    def decode(self, view: ClusterView, choice: int) -> Iterator[Decision]:  # type: ignore[override]
+    def decode(self, view: ClusterView, choice: int) -> Iterator[Decision]:
         """Carry out the choice that row ``choice`` stands for. The last row stands for waiting."""
         if self._applicant is not None:
             yield (Admit if choice == 0 else Reject)(self._applicant.number)

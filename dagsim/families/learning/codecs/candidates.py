@@ -121,7 +121,7 @@ class Candidates:
             return None
         return self._observe(view, machines, pool, offers)
 
-    def decode(self, view: ClusterView, choice: int) -> tuple[Decision, ...]:
+    def decode(self, view: ClusterView, choice: int) -> Iterable[Decision]:
         """Start the task of row ``choice`` on the row's type. The row after all pairs stands for
         waiting."""
         if choice >= len(self.rows):

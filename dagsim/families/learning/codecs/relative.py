@@ -65,8 +65,7 @@ class Relative(Candidates):
         self.settings = config
         self._belief: Belief | None = None
         self.forks = not config.beliefs  # beliefs depend on past events, which a fork lacks
-        if config.beliefs:
-            self.token_features = (*Relative.token_features, *BELIEF_FEATURES)
+        self.token_features = self._row_features
         self._reference = POLICIES.create(config.reference)
         self._shortest_work = POLICIES.create(_SHORTEST_WORK)
         self._proposed: tuple[TaskState, int] | None = None
@@ -82,7 +81,7 @@ class Relative(Candidates):
             self._belief.refresh()
         return super().encode(view)
 
-    def decode(self, view: ClusterView, choice: int) -> Iterator[Decision]:  # type: ignore[override]
+    def decode(self, view: ClusterView, choice: int) -> Iterator[Decision]:
         """Start as many instances of the task as fit on the type. The row after all pairs stands
         for waiting."""
         if choice >= len(self.rows):

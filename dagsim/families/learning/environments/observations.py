@@ -214,13 +214,13 @@ class Levelled:
         tokens[: len(self._parallelism), -1] = self._parallelism
         return observation._replace(tokens=tokens)
 
-    def decode(self, view: ClusterView, choice: int) -> tuple[Decision, ...]:
+    def decode(self, view: ClusterView, choice: int) -> Iterable[Decision]:
         """Return the decisions that a row represents."""
         if self.level == "task_type":
             return self.codec.decode(view, choice)
         if choice >= len(self._rows):
             return ()
-        decisions, parallelism = self.codec.decode(view, self._rows[choice]), self._parallelism[choice]
+        decisions, parallelism = tuple(self.codec.decode(view, self._rows[choice])), self._parallelism[choice]
         if parallelism == 1.0 or not decisions:
             return decisions
         (decision,) = decisions

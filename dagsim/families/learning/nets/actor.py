@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from dagsim.errors import ConfigError
 from dagsim.families.learning.codecs.codec import Observation
-from dagsim.families.learning.training.devices import on_device
+from dagsim.families.learning.devices import on_device
 
 
 class ObservationBatch(NamedTuple):

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from dagsim.families.learning.advantages import discounts, return_rms
+from dagsim.families.learning.devices import on_device
 from dagsim.families.learning.nets.actor import ObservationBatch, ScoreNet, segment_sum
 from dagsim.families.learning.off_policy import D3qnConfig, RainbowConfig, SacConfig
 from dagsim.families.learning.off_policy.replay import Drawn, ReplayBuffer
-from dagsim.families.learning.training.devices import on_device
 from dagsim.families.learning.training.learner import LearnerContext
 from dagsim.families.learning.training.rollouts import EpisodeSteps, RngPurpose
 from dagsim.model.arithmetic import ordered_sum

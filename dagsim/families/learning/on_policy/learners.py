@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dagsim.families.learning.devices import on_device
 from dagsim.families.learning.on_policy import PpoConfig, ReinforceConfig
 from dagsim.families.learning.on_policy.policy_gradient import Choices, PolicyGradient, shuffled
-from dagsim.families.learning.training.devices import on_device
 from dagsim.families.learning.training.learner import LearnerContext
 from dagsim.model.arithmetic import ordered_sum
 

@@ -17,9 +17,9 @@ from torch import nn
 
 from dagsim.errors import ConfigError
 from dagsim.experiment.simulate import make_policy
+from dagsim.families.learning.devices import CPU, device_of, on_cpu, on_device
 from dagsim.families.learning.episode import EpisodeFactory
 from dagsim.families.learning.nets.actor import ActorNet, ScoreNet
-from dagsim.families.learning.training.devices import CPU, device_of, on_cpu, on_device
 from dagsim.families.learning.training.rollouts import EpisodeSteps, RngPurpose, Rollouts
 from dagsim.families.learning.training.train_config import TrainConfig, WarmStart
 from dagsim.systems.seam import Conversation

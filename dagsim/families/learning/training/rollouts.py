@@ -26,8 +26,8 @@ from dagsim.families.learning.observation_bounds import BoundsRecorder, Observat
 from dagsim.families.learning.training.train_config import LOCKSTEP
 from dagsim.model import Kind
 from dagsim.model.log import Schedule
-from dagsim.processes import end_with_parent, kill_workers, leave_to_workers, starting
 from dagsim.systems.seam import Codec
+from dagsim.workers import end_with_parent, kill_workers, leave_to_workers, starting
 
 
 class RngPurpose(IntEnum):

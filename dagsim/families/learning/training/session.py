@@ -18,7 +18,7 @@ from dagsim.experiment.scenario import metric_of
 from dagsim.experiment.store import Store
 from dagsim.families.learning.algorithms import algorithm_name
 from dagsim.families.learning.checkpoint import Checkpoint
-from dagsim.families.learning.training.devices import device_named
+from dagsim.families.learning.devices import device_named
 from dagsim.families.learning.training.trainer import Tell, TrainingRun, training_of
 from dagsim.files import file_hash
 from dagsim.metrics.standings import PolicyResult, standings
@@ -116,7 +116,7 @@ def resumed_training(path: Path, iterations: int | None = None) -> Store:
 
     With ``iterations``, the training run continues up to this number of iterations. Values that
     change over a training run (a learning rate, a time constant) then change over the new length,
-    and the final test takes new seeds.
+    and the final test takes new seeds. If the training run already has this length, it just continues.
 
     Raises:
         InputError: Another command created the folder, a file on which the training run depends has
@@ -135,8 +135,10 @@ def resumed_training(path: Path, iterations: int | None = None) -> Store:
 
 def _lengthen(folder: Store, iterations: int) -> None:
     train = training_of(folder)
+    if iterations == train.iterations:
+        return  # the same command was stopped before
     reason = ""
-    if iterations <= train.iterations:
+    if iterations < train.iterations:
         reason = f"the training run has {train.iterations:,} iterations, so give more"
     elif train.minutes is not None:
         reason = "the training run ends after train.minutes; start another one with --init best.pt"

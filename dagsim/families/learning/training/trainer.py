@@ -42,12 +42,12 @@ from dagsim.experiment.training_log import Tracker, TrainingLog, has_rows
 from dagsim.families.learning.algorithms import algorithm_name
 from dagsim.families.learning.checkpoint import Checkpoint
 from dagsim.families.learning.checkpoint_file import read_plain, write_plain
+from dagsim.families.learning.devices import device_named, on_cpu
 from dagsim.families.learning.episode import EpisodeFactory, RewardConfig
 from dagsim.families.learning.nets.actor import ActorNet
 from dagsim.families.learning.nets.net_settings import LinearConfig
 from dagsim.families.learning.observation_bounds import ObservationBounds
 from dagsim.families.learning.off_policy.replay import ReplayArchive
-from dagsim.families.learning.training.devices import device_named, on_cpu
 from dagsim.families.learning.training.final_test import (
     KeptReference,
     PolicyRuns,

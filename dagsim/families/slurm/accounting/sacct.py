@@ -48,7 +48,8 @@ from dagsim.traces.source import Source
 from dagsim.traces.times import DAY_NUMBERS, UNSET_MOMENTS, are_day_numbers, in_seconds, local_seconds, moment_s
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.typed_table import Table
-from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, objects, optional
+from dagsim.workload.array_tools import combinations, objects, optional
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind
 
 _Tables = Callable[[Source, ReadReport, TraceOptions], Iterator[Table]]
 _PROTOCOLS = ("last-attempt", "all-attempts")

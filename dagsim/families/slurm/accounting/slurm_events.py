@@ -24,7 +24,8 @@ from dagsim.traces.source import NumberedRow, Source
 from dagsim.traces.times import duration_s
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.typed_table import Table, tables_of
-from dagsim.workload.arrays import JobArrays, TaskKind, optional
+from dagsim.workload.array_tools import optional
+from dagsim.workload.arrays import JobArrays, TaskKind
 
 _JOB, _TIME, _SECONDS, _TASKS, _PER_NODE, _CORES, _GPUS, _MEMORY, _LIMIT, _USER, _ACCOUNT, _PARTITION, _QOS = range(13)
 _WIDTH = 13

@@ -27,7 +27,8 @@ from dagsim.traces.times import moment_s
 from dagsim.traces.trace import Trace
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.typed_table import Table, tables_of
-from dagsim.workload.arrays import Labels, objects
+from dagsim.workload.array_tools import objects
+from dagsim.workload.arrays import Labels
 
 _BILLING = re.compile(r"(?:^|,)billing=(\d{1,15})(?:,|$)")
 

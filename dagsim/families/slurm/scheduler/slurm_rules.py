@@ -12,7 +12,7 @@ from dagsim.families.slurm.scheduler.holdings import SLACK, Amounts, Holder, Hol
 from dagsim.families.slurm.scheduler.node_choice import CountedNodes, NodeLayout, TimedGroups
 from dagsim.model import Caps, Demand, Job, JobCaps, NodePartition, Qos, QueueTree
 from dagsim.model.arithmetic import bits, ordered_sum, whole_sum
-from dagsim.systems.cluster.api import ClusterState, ClusterView, JobState, TaskState, may_mix_types, members
+from dagsim.systems.cluster.api import ClusterState, ClusterView, Excess, JobState, TaskState, may_mix_types, members
 
 RESOURCES = {"gpus": "GRES", "cpus": "Cpu", "memory_gb": "Memory", "jobs": "Jobs", "nodes": "Node"}
 RESOURCES |= {f"{name} minutes": f"{word}Minutes" for name, word in RESOURCES.items()}
@@ -69,6 +69,8 @@ class SlurmRules:
         self.refuses_accounts = any(part.accounts or part.denied_accounts for part in queues.partitions)
         """True if any partition refuses some accounts."""
         self._holders: dict[tuple[str, str, str, str, str], tuple[Holder, ...]] = {}
+        self._limited: set[tuple[str, str, str, str]] = set()
+        """The account, user, partition and QOS of jobs whose user's limits are set."""
         self._times: dict[int, list[list[tuple[float, float]]]] = {}
         """For each job and task, by type: the time limit, and the seconds until it is killed."""
         self._checked: set[int] = set()
@@ -178,7 +180,7 @@ class SlurmRules:
                 holders += [("account", name), ("user", name, user)]
             for name in dict.fromkeys([qos, where.qos or qos]):
                 holders += [("qos", name), ("qos user", name, user), ("qos account", name, account)]
-                self._limit_users(account, user, name)
+            self._limit_user_of(job, where)
             holders += [("gpus", gpu, *holder) for holder in holders if gpu]
             limited = self._holders[key] = tuple([holder for holder in holders if holder in self.holdings.most])
         return limited
@@ -269,10 +271,10 @@ class SlurmRules:
                 if amounts[what] > limit + SLACK:
                     reason = f"{owner}Max{RESOURCES[what]}PerJob"
                     reason = "PartitionNodeLimit" if (owner, what) == ("Partition", "nodes") else reason
-                    yield f"{reason} ({limit:,g}) < {amounts[what]:,g}: {words}"
+                    yield Excess.of(f"{reason} ({limit:,g}) < ", amounts[what], f": {words}")
             for what, limit in limits.minutes.items():
                 if (asked := amounts[what] * amounts["limit_s"] / 60) > limit + SLACK:
-                    yield f"{owner}Max{RESOURCES[what]}MinutesPerJob ({limit:,g}) < {asked:,g}: {words}"
+                    yield Excess.of(f"{owner}Max{RESOURCES[what]}MinutesPerJob ({limit:,g}) < ", asked, f": {words}")
 
     def refusal(self, job: Job, part: NodePartition) -> str:
         """Describe why a partition refuses the account of a job. The text is empty if the partition
@@ -295,7 +297,7 @@ class SlurmRules:
         """
         for part in self.parts(task.job):
             nodes = self.nodes[part.name]
-            self.holders(task.job, part)  # called for its side effect: it sets the limits of a new user
+            self._limit_user_of(task.job, part)
             if not (self.holdings.limits_types and task.demand.demand.gpus):
                 yield part, "", nodes
                 continue
@@ -440,6 +442,15 @@ class SlurmRules:
             self.holdings.limit(("qos", qos.name), qos.limits, decays=not qos.keeps_usage)
         self._per_user |= {node.name: node.user_limits for node, _ in queues.walk() if node.user_limits}
         self._of_user |= {(node.name, user): caps for node, _ in queues.walk() for user, caps in node.limits_of.items()}
+
+    def _limit_user_of(self, job: JobState, part: NodePartition) -> None:
+        """Set the limits of a job's user if they are not set yet for jobs in this partition."""
+        qos = self.quality(job).name
+        key = account_of(job), user_of(job), part.name, qos
+        if key not in self._limited:
+            self._limited.add(key)
+            for name in dict.fromkeys([qos, part.qos or qos]):
+                self._limit_users(key[0], key[1], name)
 
     def _limit_users(self, account: str, user: str, qos: str) -> None:
         """Set the limits of a user who is new in an account."""

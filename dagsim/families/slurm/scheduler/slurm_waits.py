@@ -10,7 +10,7 @@ from dagsim.families.slurm.scheduler.holdings import Amounts, Holder
 from dagsim.families.slurm.scheduler.slurm_rules import RESOURCES, SlurmRules
 from dagsim.families.slurm.scheduler.slurm_settings import slurm_settings
 from dagsim.model import NodePartition
-from dagsim.systems.cluster.api import ClusterView, ReachedLimit, TaskState, WaitRules
+from dagsim.systems.cluster.api import ClusterView, Excess, ReachedLimit, TaskState, WaitRules
 
 _WORDS = {
     "partition": "the partition {0}",
@@ -97,15 +97,16 @@ class SlurmWaits(WaitRules):
         holders = rules.holders(task.job, part, gpu)
         for holder, what, limit, amount in rules.holdings.exceeded(holders, rules.least(task, part)):
             reason = _REASONS[_plain(holder)[0]].format(RESOURCES[what])
-            yield f"{reason} ({limit:,g}) < {amount:,g}: {_named(holder)}"
+            yield Excess.of(f"{reason} ({limit:,g}) < ", amount, f": {_named(holder)}")
         yield from rules.barred(task, part)
         requested_s = min(view.requested_s(task) or (inf,))
         if part.max_time_s is not None and part.max_time_s < requested_s < inf:
-            yield f"PartitionTimeLimit ({part.max_time_s:,g} s) < {requested_s:,g} s: the partition {part.name}"
+            reason = f"PartitionTimeLimit ({part.max_time_s:,g} s) < "
+            yield Excess.of(reason, requested_s, f" s: the partition {part.name}")
         for qos in dict.fromkeys((rules.quality(task.job).name, part.qos)):
             most_s = rules.qos[qos].max_time_s if qos in rules.qos else None
             if most_s is not None and most_s < requested_s < inf:
-                yield f"QOSMaxWallDurationPerJob ({most_s:,g} s) < {requested_s:,g} s: the QOS {qos}"
+                yield Excess.of(f"QOSMaxWallDurationPerJob ({most_s:,g} s) < ", requested_s, f" s: the QOS {qos}")
         if not rules.holds(view, task, nodes):
             yield f"the partition {part.name}, even when idle, is too small for it{f' on {gpu}' if gpu else ''}"
 

@@ -81,8 +81,7 @@ def read_controller_log(file: Path, zone: ZoneInfo | None = None) -> ControllerL
     """
     reading = _Reading()
     for _, line in Source(file).lines():
-        match = _LINE.match(line)
-        if match and any(word in match[3] for word in ("ode", "reservation", "JobId", "rpc_suspend", _CALCULATES)):
+        if match := _LINE.match(line):
             reading.event(match[3], (moment_s(match[1], "date", zone) or 0.0) + float(match[2] or 0.0))
     reading.log.outages += [SingleOutage(node, since_s, None, kind) for node, (since_s, kind) in reading.away.items()]
     return reading.log

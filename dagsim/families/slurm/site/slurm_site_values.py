@@ -101,6 +101,7 @@ def licences_of(text: str) -> Iterator[tuple[str, float]]:
 
 
 def shares_of(row: Mapping[str, str]) -> float:
+    """Return the fair-share of an association, or 1 if it is not a number (such as ``parent``)."""
     text = row.get("fairshare", "1")
     return float(text) if re.fullmatch(r"\d+", text) else 1.0
 
@@ -129,6 +130,9 @@ def slurm_seconds(text: str) -> float:
 
 
 def caps_of(site: SlurmSite, tres: str, jobs: str = "", minutes: str = "") -> Caps:
+    """Return the limits on what the jobs of an account, user or QOS may hold together, unless the
+    site does not enforce limits. ``tres`` and ``minutes`` are lists such as ``cpu=96,node=2``.
+    """
     if not site.enforces():
         return Caps()
     amounts: dict[str, Any] = {}
@@ -193,6 +197,7 @@ def _minutes_of(site: SlurmSite, text: str) -> dict[str, float]:
 
 
 def caps_of_user(site: SlurmSite, row: Mapping[str, str]) -> Caps:
+    """Return the limits of a user's association, with the smaller one of ``MaxJobs`` and ``GrpJobs``."""
     jobs = [
         count(text, "limit of jobs", 0, MOST)
         for text in (row.get("maxjobs"), row.get("grpjobs"))
@@ -211,6 +216,12 @@ def drop_unused(site: SlurmSite, owner: str, row: Mapping[str, str], used: Colle
 def partition_of(
     site: SlurmSite, name: str, row: Mapping[str, str], qos: Mapping[str, Qos], names: set[str], whole: bool
 ) -> NodePartition:
+    """Return a partition. ``row`` contains its settings in slurm.conf, ``names`` all nodes of the
+    site, and ``whole`` is True if all partitions give whole nodes to jobs.
+
+    Raises:
+        TraceError: A node of the partition is in no list of nodes, or a value cannot be read.
+    """
     owner, listed = f"partition {name}", row.get("nodes", "ALL")
     nodes = () if listed.upper() == "ALL" else hosts_of("" if is_unset(listed) else listed, owner)
     if strangers := [node for node in nodes if node not in names]:
@@ -289,6 +300,7 @@ def _billed(site: SlurmSite, weights: str) -> dict[str, float]:
 
 
 def qos_of(site: SlurmSite, name: str, row: Mapping[str, str]) -> Qos:
+    """Return a QOS. ``row`` contains its columns of ``sacctmgr show qos``."""
     drop_unused(site, f"QOS {name}", row, _OF_QOS)
     flags = [flag for flag in row.get("flags", "").split(",") if flag and flag not in ("DenyOnLimit", "NoDecay")]
     if flags:
@@ -320,6 +332,12 @@ def qos_of(site: SlurmSite, name: str, row: Mapping[str, str]) -> Qos:
 
 
 def reservation_of(site: SlurmSite, name: str, row: Mapping[str, str]) -> NodeReservation | None:
+    """Return a reservation, or None if it is left out because it has no nodes or no duration. ``row``
+    contains its settings, named as ``scontrol show reservation`` names them.
+
+    Raises:
+        TraceError: A value cannot be read.
+    """
     flags = row.get("flags", "").split(",")
     for flag in ("WEEKDAY", "WEEKEND", "FLEX", "REPLACE"):
         if flag in flags:

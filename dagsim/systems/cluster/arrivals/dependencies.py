@@ -1,15 +1,16 @@
-"""Dependencies between jobs, and job arrays with a limit on how many of their tasks are in the
-system at a time.
+"""Conditions on which jobs become eligible: dependencies on other jobs, begin times, and the limits
+of job arrays.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
 from heapq import heappop, heappush
 from math import inf
 
 from dagsim.model import Condition, Job, Request
+from dagsim.systems.cluster.arrivals.array_limits import ArrayLimits
 from dagsim.systems.cluster.forks import COPIED, Forked
 from dagsim.systems.cluster.state import JobState
 from dagsim.systems.seam import CountedJobs
@@ -42,13 +43,16 @@ def _begins_s(job: Job, request: Request) -> float:
     return job.arrival_s + (request.begin_s or 0.0)
 
 
-def _most(active: JobState) -> int:
-    """Return the maximum number of tasks of a job's array that may be in the system at a time."""
-    return (active.job.request and active.job.request.array_limit) or 1
-
-
 _NAMED = 3
 """Maximum number of jobs that a description names."""
+
+
+class ArrivingJob(Enum):
+    """What the conditions of a job imply when it arrives."""
+
+    WAITS = "it has to wait"
+    ELIGIBLE = "its conditions are met, or its array has room"
+    FREE = "it has no conditions and belongs to no array"
 
 
 class Dependencies(Forked):
@@ -65,21 +69,15 @@ class Dependencies(Forked):
     """
 
     __slots__ = {
-        "_array_of": COPIED,
-        "_at_work": COPIED,
-        "_behind": COPIED,
-        "_full_until_s": COPIED,
-        "_inside": COPIED,
-        "_limits": COPIED,
         "_numbers": COPIED,
         "_on_left": COPIED,
         "_on_start": COPIED,
         "_one_of": COPIED,
         "_present": COPIED,
-        "_queued_s": COPIED,
         "_started_s": COPIED,
         "_times": COPIED,
         "_unmet": COPIED,
+        "arrays": COPIED,
         "eligible_s": COPIED,
         "waiting": COPIED,
     }
@@ -106,30 +104,15 @@ class Dependencies(Forked):
         self._times: list[tuple[float, int, bool]] = []
         """A heap of the times at which other conditions will be met: the time, the job, and whether
         the condition is the job's own begin time."""
-        self._inside: dict[str, int] = {}
-        """Number of tasks of each array that are in the system and not waiting for the limit of the array."""
-        self._behind: dict[str, deque[int]] = {}
-        """The tasks of each array that are waiting for its limit."""
-        self._array_of: dict[int, str] = {}
-        """The array of each task that is inside."""
-        self._queued_s: dict[int, float] = {}
-        """For each task of an array, the time from which nothing but the array's limit could prevent its start."""
-        self._at_work: dict[str, int] = {}
-        """Number of tasks of each array that have started and not left."""
-        self._limits: dict[str, int] = {}
-        """Maximum number of tasks of each array that may run at a time."""
-        self._full_until_s: dict[str, float] = {}
-        """For each array, the last time at which as many of its tasks were running as its limit allows."""
+        self.arrays = ArrayLimits()
 
     @property
     def next_s(self) -> float:
         """The next time at which a condition will be met just because time passes."""
         return self._times[0][0] if self._times else inf
 
-    def arrived(self, active: JobState, now: float) -> bool | None:
-        """Add a job. Return True if the job has to wait, and False if it is eligible now. Return
-        None if it has no conditions and belongs to no array.
-        """
+    def arrived(self, active: JobState, now: float) -> ArrivingJob:
+        """Add a job that arrives."""
         number, job = active.number, active.job
         for id in {job.id, job.id.partition("_")[0]}:
             self._numbers.setdefault(id, []).append(number)
@@ -138,10 +121,10 @@ class Dependencies(Forked):
         if job.in_flight:
             self._started_s[number] = min([run.since_s for run in job.in_flight])
             if request is not None and request.array_limit is not None:
-                self._enters(active, request.array)
-            return None
+                self.arrays.enters(active, request.array)
+            return ArrivingJob.FREE
         if request is None:
-            return None
+            return ArrivingJob.FREE
         conditions = [Condition.of(text) for text in request.after]
         needed, met = self._ask(number, conditions, now)
         if request.after_one and needed:
@@ -152,13 +135,13 @@ class Dependencies(Forked):
             heappush(self._times, (begins_s, number, True))
         if needed:
             self._unmet[number], self.waiting[number] = needed, active
-            return True
+            return ArrivingJob.WAITS
         if request.array_limit is not None and request.array:
-            return self._joins(active, now)
+            return ArrivingJob.WAITS if self._joins(active, now) else ArrivingJob.ELIGIBLE
         if (met or request.begin_s) and all(condition.id in self._numbers for condition in conditions):
             self.eligible_s[number] = now
-            return False
-        return None
+            return ArrivingJob.ELIGIBLE
+        return ArrivingJob.FREE
 
     def _ask_one(self, active: JobState, conditions: Sequence[Condition], *, is_met: bool) -> int:
         """For a job that waits until any one of the conditions is met, return the number of
@@ -200,12 +183,8 @@ class Dependencies(Forked):
         if number in self._started_s:
             return False
         self._started_s[number] = now
-        array = self._array_of.get(number)
-        # Slurm holds back a task of an array only while as many of the array's tasks are running as
-        # its limit allows
-        if array is not None:
-            self._at_work[array] = self._at_work.get(array, 0) + 1
-            self.eligible_s[number] = max(self._queued_s.pop(number, now), self._full_until_s.get(array, 0.0))
+        if (eligible_s := self.arrays.started(number, now)) is not None:
+            self.eligible_s[number] = eligible_s
         followers = self._on_start.pop(number, ())
         for follower, delay_s in followers:
             heappush(self._times, (now + delay_s, follower, False))
@@ -230,30 +209,15 @@ class Dependencies(Forked):
         freed: list[JobState] = []
         for follower in self._on_left.pop(number, ()):
             self._meet(follower, now, freed)
-        array = self._array_of.pop(number, None)
-        if array is not None:
-            if self._at_work.get(array, 0) >= self._limits.get(array, inf):
-                self._full_until_s[array] = now
-            self._at_work[array] = self._at_work.get(array, 0) - 1
-            self._inside[array] -= 1
-            behind = self._behind.get(array)
-            while behind:
-                active = self.waiting.get(behind[0])
-                # At the beginning of the simulation, more tasks may have been running than the
-                # limit allows.
-                if active is not None and self._inside[array] >= _most(active):
-                    break
-                self.waiting.pop(behind.popleft(), None)
-                if active is not None:
-                    self._enters(active, array)
-                    self.eligible_s[active.number] = now
-                    freed.append(active)
-                    break
+        if (active := self.arrays.left(number, now, self.waiting)) is not None:
+            del self.waiting[active.number]
+            self.eligible_s[active.number] = now
+            freed.append(active)
         return sorted(freed, key=lambda active: active.number)
 
     def behind(self, array: str) -> int:
         """Return the number of tasks that are waiting because of the limit of their array."""
-        return sum(number in self.waiting for number in self._behind.get(array, ()))
+        return sum(number in self.waiting for number in self.arrays.behind(array))
 
     def unmet(self, active: JobState, now: float) -> Iterator[str]:
         """Describe the conditions that keep a job from being eligible. If one of several conditions
@@ -277,7 +241,7 @@ class Dependencies(Forked):
             yield f"{'jobs' if len(ends) > 1 else 'job'} {', '.join(ends[:_NAMED])}{more} had not ended{enough}"
         if any(number == active.number and is_begin for _, number, is_begin in self._times):
             yield "its begin time had not come"
-        if active.number in self._behind.get(request.array, ()):
+        if active.number in self.arrays.behind(request.array):
             yield f"its array may have {request.array_limit} of its tasks in the system at a time"
 
     def _meet(self, number: int, now: float, freed: list[JobState], *, is_begin: bool = False) -> None:
@@ -302,19 +266,9 @@ class Dependencies(Forked):
 
     def _joins(self, active: JobState, now: float) -> bool:
         """Add a task to its array. Return True if the task has to wait for the array's limit."""
-        request = active.job.request
-        assert request is not None
-        self._queued_s[active.number] = now
-        self._limits[request.array] = _most(active)
-        if self._inside.get(request.array, 0) >= _most(active):
+        waits = self.arrays.joins(active, now)
+        if waits:
             self.waiting[active.number] = active
-            self._behind.setdefault(request.array, deque()).append(active.number)
-            active.queued_s = now
-            return True
-        self._enters(active, request.array)
-        self.eligible_s[active.number] = now
-        return False
-
-    def _enters(self, active: JobState, array: str) -> None:
-        self._inside[array] = self._inside.get(array, 0) + 1
-        self._array_of[active.number] = array
+        else:
+            self.eligible_s[active.number] = now
+        return waits

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from simpy.events import Event
 
-from dagsim.systems.cluster.arrivals.dependencies import Dependencies
+from dagsim.systems.cluster.arrivals.dependencies import ArrivingJob, Dependencies
 from dagsim.systems.cluster.forks import COPIED, SAME, Forked
 from dagsim.systems.cluster.state import JobState, Run
 
@@ -95,14 +95,14 @@ class Eligibility(Forked):
         """Hold back a job that arrives now if it is not eligible yet or has to be admitted first.
         Return True in this case.
         """
-        kernel, job, decides = self._kernel, active.job, None
+        kernel, job, outcome = self._kernel, active.job, ArrivingJob.FREE
         if self.dependencies is not None:
-            decides = self.dependencies.arrived(active, kernel.now)
+            outcome = self.dependencies.arrived(active, kernel.now)
             self._time_conditions()
-            if decides:
+            if outcome is ArrivingJob.WAITS:
                 return True
         # Use the eligible time in the log only if the job has no conditions of its own.
-        eligible_s = None if decides is False or job.in_flight else job.eligible_s
+        eligible_s = None if outcome is ArrivingJob.ELIGIBLE or job.in_flight else job.eligible_s
         if eligible_s is not None and eligible_s > kernel.now:
             heappush(self._held, (eligible_s, active.number, active))
             kernel.call_at(eligible_s, self._let_in)

@@ -46,7 +46,7 @@ class Preparation(Forked):
         active.shows_truth = self.shows_truth
         rejected, parents = None, graph.parents
         for index, task in enumerate(graph.tasks):
-            demand = machines.compile(task.demand, task.instances if task.gang else 0)
+            demand = machines.demand_of(task)
             seconds = seconds_of(task, types)
             if restricts:
                 demand = machines.restricted(job, task, self.time_limit_s(job, task, seconds), kernel.now) or demand

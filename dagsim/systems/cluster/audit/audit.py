@@ -13,6 +13,7 @@ from typing import Any
 
 from dagsim.errors import TraceError
 from dagsim.text import on_one_line
+from dagsim.traces.fields import is_no_number_of_seconds
 from dagsim.traces.report import CONTRADICTIONS, NO_HOURS, OF_ROWS, Contradiction, Hours
 from dagsim.workload.records import clipped
 
@@ -158,7 +159,7 @@ class Audit:
         ]
         more = f"; and {len(of.reasons) - NAMED:,} more reasons" if len(of.reasons) > NAMED else ""
         hint = f" ({self.hint})" if self.hint and kind == "impossible" else ""
-        if any(re.search("non-numeric value for .*_s$", reason) for reason in of.reasons):
+        if any(map(is_no_number_of_seconds, of.reasons)):
             hint = "; times must be numbers of seconds, such as 7200 for two hours"
         who = f"{of.count:,} of {self._whole(kind):,} {unit}s ({', '.join(shares)})"
         verb, _, rest = CONTRADICTIONS[kind].partition(" ")

@@ -7,7 +7,6 @@ An ``Auditor`` creates an ``Audit`` while the jobs are read, before anything is 
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
@@ -20,13 +19,15 @@ from dagsim.model.gpu import canonical
 from dagsim.model.mig import named_types
 from dagsim.systems.cluster import services
 from dagsim.systems.cluster.audit.audit import NAMED, Audit, listed
-from dagsim.systems.cluster.audit.verdicts import EmptyCluster, RoomVerdict
+from dagsim.systems.cluster.audit.verdicts import EmptyCluster
 from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.systems.cluster.resources.site import SiteState
+from dagsim.systems.cluster.waits.wait_rules import Excess
 from dagsim.text import on_one_line
 from dagsim.traces.report import Contradiction, Hours, ReadReport
 from dagsim.workload.accept import Accept
-from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations
+from dagsim.workload.array_tools import combinations
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind
 
 INVENTED = "sized"
 """Name of an invented cluster, which is sized to the jobs in a log."""
@@ -83,7 +84,9 @@ class Auditor:
         """Reset the audit. Call this before the log is read again."""
         self._audit = Audit()
         self._log_names: dict[str, set[str]] = {kind: set() for kind in (*self._names, "nodes", "gpu types")}
-        self._impossible: dict[tuple[str, str], tuple[float, float]] = {}
+        self._asked: dict[tuple[str, str], tuple[Excess, Excess]] = {}
+        """By kind and group of reasons that differ only in the amount: those with the smallest and
+        the largest amount."""
         self._unknown = Contradiction()
         self._widest: list[tuple[float, str]] = []
         """GPUs of the two widest jobs, and their ids."""
@@ -122,10 +125,8 @@ class Auditor:
         kinds = {kind: replace(of, reasons=dict(of.reasons)) for kind, of in found.contradictions.items()}
         for kind in ("impossible", "stuck", "rules"):
             if kind in kinds:
-                ranges = self._impossible
                 kinds[kind].reasons = {
-                    _with_range(reason, ranges.get((kind, reason))): told
-                    for reason, told in kinds[kind].reasons.items()
+                    self._with_amounts(kind, what): told for what, told in kinds[kind].reasons.items()
                 }
         if self._unknown.count and (self._queues is not None or self._log_names["nodes"]):
             kinds["nodes"] = self._unknown
@@ -179,7 +180,7 @@ class Auditor:
         width = np.where(gangs, jobs.instances, 1)
         widest = np.zeros(len(firsts), np.int64)
         np.maximum.at(widest, code, width)
-        verdicts: dict[int, RoomVerdict] = {}
+        verdicts: dict[int, str] = {}
         for place, first in enumerate(firsts.tolist()):
             kind, of = jobs.kinds[jobs.kind[first]], int(job[first])
             terms = (partition.words[partition.place[of]], request.words[request.place[of]])
@@ -197,9 +198,7 @@ class Auditor:
             chosen: dict[str, list[int]] = {}
             for place in sorted(verdicts):
                 if waits[place] == picked:
-                    what, asked = verdicts[place]
-                    chosen.setdefault(what, []).append(place)
-                    self._widen(kind_, what, asked)
+                    chosen.setdefault(self._group(kind_, verdicts[place]), []).append(place)
             self._tell(kind_, block, chosen)
         if self._set_up is not None:
             self._judge_rules(block, job, np.array(sorted(verdicts), np.int64), waits)
@@ -241,17 +240,27 @@ class Auditor:
             for group in np.split(places, np.flatnonzero(np.diff(broken[places])) + 1):
                 if not len(group):
                     continue
-                what, asked = _without_number(texts[broken[group[0]]])
+                what = self._group(kind, texts[broken[group[0]]])
                 chosen[what] = sorted([*chosen.get(what, ()), *group.tolist()])
-                self._widen(kind, what, asked)
             self._tell(kind, block, chosen)
 
-    def _widen(self, kind: str, what: str, asked: float) -> None:
-        """Extend the range of requested amounts that is stated with the reason ``what``, so that it
-        includes ``asked``.
+    def _group(self, kind: str, reason: str) -> str:
+        """Return the text under which a reason is counted. Reasons that differ only in the requested
+        amount have the same text, and are stated with the range of their amounts.
         """
-        low, high = self._impossible.get((kind, what), (asked, asked))
-        self._impossible[kind, what] = min(low, asked), max(high, asked)
+        if not isinstance(reason, Excess):
+            return reason
+        what = "{}".join(reason.around)
+        both = (*self._asked.get((kind, what), ()), reason)
+        self._asked[kind, what] = min(both, key=_asked), max(both, key=_asked)
+        return what
+
+    def _with_amounts(self, kind: str, what: str) -> str:
+        """Return the reason that is counted under a text, with the range of its amounts."""
+        if (kind, what) not in self._asked:
+            return what
+        low, high = self._asked[kind, what]
+        return low.to(high)
 
     def _words(self, jobs: JobArrays, job: np.ndarray, rows: np.ndarray, limits: np.ndarray | None) -> Iterator[str]:
         """For each of the ``rows``, yield a description of the rules under which its task can never
@@ -430,22 +439,5 @@ def _users_of(queues: QueueTree) -> Mapping[str, Collection[str]]:
     return {} if listed is None else listed(queues)
 
 
-_NUMBER = re.compile(r"(?<=< )([\d.,e+]+)(?=:| s:)")
-
-
-def _without_number(reason: str) -> tuple[str, float]:
-    """Replace the requested number in a reason by a placeholder. Return this text and the number."""
-    found = _NUMBER.findall(reason)
-    if len(found) != 1:
-        return reason, 0.0
-    return _NUMBER.sub("{}", reason), float(found[0].replace(",", ""))
-
-
-def _with_range(reason: str, asked: tuple[float, float] | None) -> str:
-    """Replace the placeholder in a reason by the smallest and the largest requested number."""
-    if asked is None or not asked[1]:
-        return reason
-    low, high = asked
-    if "< {}" in reason:
-        return reason.replace("{}", f"{low:,g}" if low == high else f"{low:,g} to {high:,g}", 1)
-    return f"{low:,g} {reason}" if low == high else f"{low:,g} to {high:,g} {reason}"
+def _asked(reason: Excess) -> float:
+    return reason.asked

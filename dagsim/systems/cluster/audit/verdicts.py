@@ -14,16 +14,8 @@ from dagsim.model.mig import named_types, parted_types
 from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.systems.cluster.resources.nodes import DemandClass, NodeState
 from dagsim.systems.cluster.resources.site import SiteState, nodes_by_counts
+from dagsim.systems.cluster.waits.wait_rules import Excess
 from dagsim.workload.arrays import TaskKind
-
-
-class RoomVerdict(NamedTuple):
-    """The reason why a task can never run on this cluster (``what``), and the amount that the task
-    requests (``asked``).
-    """
-
-    what: str
-    asked: float = 0.0
 
 
 class _EqualNodes:
@@ -69,9 +61,9 @@ class EmptyCluster:
             group = groups.setdefault(key, _EqualNodes(NodeState(0, node, place[node.gpu])))
             group.mask |= 1 << index
         self._groups = list(groups.values())
-        self._verdicts: dict[object, RoomVerdict | None] = {}
+        self._verdicts: dict[object, str | None] = {}
 
-    def verdict(self, kind: TaskKind, gang: int, partition: str, request: Request | None) -> RoomVerdict | None:
+    def verdict(self, kind: TaskKind, gang: int, partition: str, request: Request | None) -> str | None:
         """Return the reason why a task can never run, or None if it can run."""
         key = (kind, gang, partition, request)
         if key not in self._verdicts:
@@ -108,17 +100,17 @@ class EmptyCluster:
             return chosen  # not reported here, because the simulation will report this error
         return [index for index in chosen if seconds[index] < inf]
 
-    def _without_licences(self, request: Request | None) -> RoomVerdict | None:
+    def _without_licences(self, request: Request | None) -> str | None:
         for name, count in () if request is None else request.licences:
             if count > self._licences.get(name, count):
-                return RoomVerdict(f"licences {name}, of which there are {self._licences[name]:,}", count)
+                return Excess.of("", count, f" licences {name}, of which there are {self._licences[name]:,}")
         return None
 
-    def _judged(self, asked: _Asked) -> RoomVerdict | None:
+    def _judged(self, asked: _Asked) -> str | None:
         groups = [group for group in self._groups if group.mask & asked.nodes]
         able = [group for group in groups if group.machine.type in asked.types]
         if not able:
-            return _without_type(asked) if groups else RoomVerdict(f"no node{asked.where or ' is open to it'}")
+            return _without_type(asked) if groups else f"no node{asked.where or ' is open to it'}"
         compiled = DemandClass(asked.demand, asked.gang, tuple(asked.types), 0, None)
         compiled.sliced = parted_types(asked.demand.gpu_types)
         rooms = [(group, group.machine.room(compiled)) for group in able]
@@ -126,7 +118,7 @@ class EmptyCluster:
             return _too_large(asked, able)
         return self._not_together(asked, rooms) or self._too_many(asked, rooms)
 
-    def _not_together(self, asked: _Asked, rooms: Sequence[tuple[_EqualNodes, int]]) -> RoomVerdict | None:
+    def _not_together(self, asked: _Asked, rooms: Sequence[tuple[_EqualNodes, int]]) -> str | None:
         """Return a reason if no choice of nodes satisfies the node counts in the constraint of the
         task, and None otherwise.
         """
@@ -136,10 +128,10 @@ class EmptyCluster:
         if nodes_by_counts(sorted(there), asked.gang, counts) is not None:
             return None
         where = asked.where.partition(_FEATURES)[0]
-        what = f"nodes that satisfy {asked.request.constraint} together, which no choice of nodes{where} does"
-        return RoomVerdict(what, asked.gang)
+        what = f" nodes that satisfy {asked.request.constraint} together, which no choice of nodes{where} does"
+        return Excess.of("", asked.gang, what)
 
-    def _too_many(self, asked: _Asked, rooms: Sequence[tuple[_EqualNodes, int]]) -> RoomVerdict | None:
+    def _too_many(self, asked: _Asked, rooms: Sequence[tuple[_EqualNodes, int]]) -> str | None:
         """Return a reason if the instances do not all fit at once, in one domain and on GPUs of one
         type, and None otherwise.
         """
@@ -160,21 +152,21 @@ class EmptyCluster:
         if request is not None and len(domains) > 1:
             level = f" within a domain of the level {request.level}" if request.level else ""
             level += " that satisfy the same part of the constraint" if alike else ""
-        return RoomVerdict(f"instances at once{level}, more than fit on the nodes{asked.where}", gang)
+        return Excess.of("", gang, f" instances at once{level}, more than fit on the nodes{asked.where}")
 
 
 _FEATURES = " with the features"
 
 
-def _without_type(asked: _Asked) -> RoomVerdict:
+def _without_type(asked: _Asked) -> str:
     names = " or ".join(asked.demand.gpu_types or ())
     if not names:
-        return RoomVerdict(f"no node{asked.where} has a GPU that it can use")
+        return f"no node{asked.where} has a GPU that it can use"
     renamed = "--read gpu_names=SITE=TYPE gives a type of the log another name, dagsim list gpus"
-    return RoomVerdict(f"no node{asked.where} has a GPU of type {names}; {renamed}")
+    return f"no node{asked.where} has a GPU of type {names}; {renamed}"
 
 
-def _too_large(asked: _Asked, groups: Sequence[_EqualNodes]) -> RoomVerdict:
+def _too_large(asked: _Asked, groups: Sequence[_EqualNodes]) -> str:
     demand, nodes = asked.demand, [group.machine.node for group in groups]
     for what, amount, there in (
         ("GPUs", demand.gpus, max(node.gpus for node in nodes)),
@@ -182,5 +174,5 @@ def _too_large(asked: _Asked, groups: Sequence[_EqualNodes]) -> RoomVerdict:
         ("GB of memory", demand.memory_gb, max(node.memory_gb for node in nodes)),
     ):
         if amount > there:
-            return RoomVerdict(f"{what} on one node, where the largest{asked.where} has {there:g}", amount)
-    return RoomVerdict(f"no node{asked.where} has all of the GPUs, CPUs and memory of an instance")
+            return Excess.of("", amount, f" {what} on one node, where the largest{asked.where} has {there:g}")
+    return f"no node{asked.where} has all of the GPUs, CPUs and memory of an instance"

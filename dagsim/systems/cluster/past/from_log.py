@@ -217,7 +217,7 @@ def _take_all(machines: ClusterState, jobs: JobArrays, number: int, runs: Sequen
     (job,) = jobs.between(number, number + 1).jobs()
     for run in runs:
         task = job.graph.tasks[run.task]
-        demand = machines.compile(task.demand, task.instances if task.gang else 0)
+        demand = machines.demand_of(task)
         for node, instances, gpu in run.placement:
             if node < len(machines.list) and machines.list[node].room(demand) >= instances:
                 machines.take(machines.list[node], demand, instances, gpu)
@@ -261,7 +261,7 @@ def _flights(
     for number in np.argsort(listed_s, kind="stable").tolist():
         job, lasts_s = listed[number], seconds[number].tolist()
         task = job.graph.tasks[0]
-        demand = machines.compile(task.demand, task.instances if task.gang else 0)
+        demand = machines.demand_of(task)
         demand = machines.narrowed(demand, lasts_s)
         placement = placement_on(job, by_name, machines, demand, task.instances)
         type_ = machines.list[placement[0].node].type if placement else int(np.argmin(lasts_s))

@@ -15,8 +15,8 @@ import numpy as np
 from dagsim.errors import ConfigError, Stalled, require
 from dagsim.model import Decision, Kind, Placement, Start
 from dagsim.model.arithmetic import ordered_sum
-from dagsim.processes import without_output
 from dagsim.registry import Registry
+from dagsim.standard_streams import without_output
 from dagsim.systems.cluster.api import (
     ClusterPolicy,
     ClusterState,

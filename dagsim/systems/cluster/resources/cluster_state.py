@@ -120,6 +120,10 @@ class ClusterState(Forked):
             compiled = self.classes[key] = self._compile(demand, gang, self._allowed(demand), key, terms)
         return compiled
 
+    def demand_of(self, task: Task, terms: Terms | None = None) -> DemandClass:
+        """Return the demand class of a task."""
+        return self.compile(task.demand, task.instances if task.gang else 0, terms)
+
     def narrowed(self, demand: DemandClass, seconds: Sequence[float]) -> DemandClass:
         """Return the class without the types on which an instance would never end. Often, the
         result is ``demand`` itself. ``seconds`` contains the duration on each type.

@@ -15,9 +15,10 @@ from dagsim.errors import InputError
 from dagsim.metrics.why import Cause, CauseKind
 from dagsim.model import Job, Kind, QueueTree
 from dagsim.model.log import RUN_ENDS, Schedule
-from dagsim.systems.cluster.arrivals.dependencies import Dependencies
+from dagsim.systems.cluster.arrivals.dependencies import ArrivingJob, Dependencies
 from dagsim.systems.cluster.network.base import Network
 from dagsim.systems.cluster.resources.nodes import NodeState
+from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.cluster.state import JobState, TaskState
 from dagsim.systems.cluster.view import ClusterView
 from dagsim.systems.cluster.waits.room_tally import NodeStanding, RoomTally, lacking_causes
@@ -119,8 +120,6 @@ class _Past:
         queues: QueueTree | None,
         network: Network | None,
     ) -> None:
-        from dagsim.systems.cluster.scenario import ClusterScenario
-
         kernel = ClusterScenario(schedule.cluster, (), queues=queues, network=network).kernel(0)
         self._machines, self._policy = kernel.machines, policy
         self._rules = rules_of_named(policy, ClusterView(kernel))
@@ -152,8 +151,9 @@ class _Past:
         """Process a row of the log."""
         kind, time_s, job, task, run, node, instances, gpus, value = row
         self._dependencies.passed(time_s)
-        if kind == Kind.ARRIVED and self._dependencies.arrived(self._task(job, 0).job, time_s) is not None:
-            self._decided.add(job)
+        if kind == Kind.ARRIVED:
+            if self._dependencies.arrived(self._task(job, 0).job, time_s) is not ArrivingJob.FREE:
+                self._decided.add(job)
         elif kind in (Kind.STARTED, Kind.ALLOCATED):
             self._dependencies.started(job, time_s)
         elif kind in (Kind.COMPLETED, Kind.REJECTED):
@@ -309,6 +309,6 @@ class _Past:
             )
         active, nothing = JobState(job, number), (0.0,) * len(self._machines.types)
         for index, task in enumerate(job.graph.tasks):
-            demand = self._machines.compile(task.demand, task.instances if task.gang else 0)
+            demand = self._machines.demand_of(task)
             active.tasks.append(TaskState(active, index, task, demand, nothing, 0))
         return active

@@ -8,20 +8,18 @@ from functools import reduce
 from itertools import count
 from math import inf
 from operator import or_
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dagsim.family import family_entries, required
 from dagsim.metrics.why import Cause
 from dagsim.model import Job, QueueTree, RejectReason, Request, Task
 from dagsim.systems.cluster.resources.nodes import ALL, DemandClass, demand_words
 from dagsim.systems.cluster.resources.site import ClosedTime
+from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.cluster.state import JobState, Run, TaskState
 from dagsim.systems.cluster.view import ClusterView
-
-if TYPE_CHECKING:
-    from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.cluster.waits.room_tally import NodeStanding, RoomTally, lacking_causes
-from dagsim.systems.cluster.waits.wait_rules import Standing, WaitRules, rules_of
+from dagsim.systems.cluster.waits.wait_rules import Standing, WaitRules, as_one_reason, rules_of
 from dagsim.systems.seam import stated
 
 
@@ -149,7 +147,7 @@ class Obstacles:
         """
         active, machines = JobState(job, next(self._numbers)), self._kernel.machines
         for index, task in enumerate(job.graph.tasks):
-            demand = machines.compile(task.demand, task.instances if task.gang else 0)
+            demand = machines.demand_of(task)
             if demand.rejected is not None:
                 return ""
             seconds = self._runtime.seconds(task, machines.types)
@@ -157,7 +155,7 @@ class Obstacles:
         return self._never(active)
 
     def _never(self, active: JobState) -> str:
-        return "; ".join(dict.fromkeys(reason for task in active.tasks for reason in self._rules.never(task)))
+        return as_one_reason([*dict.fromkeys(reason for task in active.tasks for reason in self._rules.never(task))])
 
     def of(self, job: Job, now_s: float) -> str:
         """Describe what prevents the job from ever starting after ``now_s``. The result is empty if
@@ -166,7 +164,7 @@ class Obstacles:
         active, machines = JobState(job, next(self._numbers)), self._kernel.machines
         for index, task in enumerate(job.graph.tasks):
             seconds = self._runtime.seconds(task, machines.types)
-            demand = machines.compile(task.demand, task.instances if task.gang else 0)
+            demand = machines.demand_of(task)
             if demand.rejected is not None:
                 asked = TaskState(active, index, task, demand, seconds, 0)
                 own = self._rules.never(asked) if self._rules.judges_demands else ()
@@ -177,7 +175,7 @@ class Obstacles:
             if site is not None:
                 limit_s = self._kernel.preparation.time_limit_s(job, task, seconds)
                 terms = site.terms(job, limit_s, demand.gang)
-                demand = demand if terms is None else machines.compile(task.demand, demand.gang, terms)
+                demand = demand if terms is None else machines.demand_of(task, terms)
             active.tasks.append(TaskState(active, index, task, demand, seconds, 0))
         return self._never(active)
 
@@ -203,7 +201,7 @@ class Obstacles:
     def _holds(self, task: Task, nodes: int) -> bool:
         """Return True if the task fits on these nodes when they are empty."""
         machines = self._kernel.machines
-        return machines.holds(machines.compile(task.demand, task.instances if task.gang else 0), nodes)
+        return machines.holds(machines.demand_of(task), nodes)
 
 
 def _too_large(task: Task, demand: DemandClass | None, where: str) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Self
 
 from dagsim.errors import CodeNotAllowed
 from dagsim.systems.cluster.resources.nodes import ALL
@@ -53,6 +53,37 @@ class ReachedLimit(NamedTuple):
     def to_dict(self) -> dict[str, Any]:
         """Return plain values that are safe for JSON."""
         return {name: value for name, value in self._asdict().items() if name != "runs"} | {"excess": self.excess}
+
+
+class Excess(str):
+    """A reason why a task can never start, which states the amount that the task requests, as in
+    ``QOSMaxCpuPerJob (8) < 12: the QOS low``. ``around`` is the text before and after the amount.
+    """
+
+    around: tuple[str, str]
+    asked: float
+
+    @classmethod
+    def of(cls, before: str, asked: float, after: str) -> Self:
+        """Create the reason from its amount and the text around it."""
+        reason = cls(f"{before}{asked:,g}{after}")
+        reason.around, reason.asked = (before, after), asked
+        return reason
+
+    def to(self, highest: Excess) -> str:
+        """Return the reason with a range of amounts, from this one to ``highest``."""
+        return str(self) if self == highest else f"{self.asked:,g} to {highest.asked:,g}".join(self.around)
+
+
+def as_one_reason(reasons: Sequence[str]) -> str:
+    """Return several reasons as one. If exactly one of them states an amount, so does the result."""
+    at = [place for place, reason in enumerate(reasons) if isinstance(reason, Excess)]
+    if len(at) != 1:
+        return "; ".join(reasons)
+    reason = reasons[at[0]]
+    assert isinstance(reason, Excess)
+    before, after = reason.around
+    return Excess.of("; ".join([*reasons[: at[0]], before]), reason.asked, "; ".join([after, *reasons[at[0] + 1 :]]))
 
 
 class NextStep(NamedTuple):
@@ -120,7 +151,7 @@ class WaitRules:
 
     def never(self, task: TaskState) -> Iterable[str]:
         """Describe the rules that would prevent the task from starting even if nothing else were
-        running.
+        running. A reason that states how much the task requests is an ``Excess``.
         """
         return ()
 

@@ -100,7 +100,7 @@ def tables(root: Path, on: str, *arguments: object) -> dict[str, bytes]:
 
 @pytest.mark.usefixtures("ray")
 def test_a_baseline_on_ray_is_kept_in_the_order_of_its_plan(tmp_path: Path) -> None:
-    arguments = ("baseline", "--algo", "sjf", "--algo", "fifo", "--seeds", 5, "--set", "workload.count=15")
+    arguments = ("baseline", "--policy", "sjf", "--policy", "fifo", "--seeds", 5, "--set", "workload.count=15")
     assert tables(tmp_path, "ray", *arguments, "--no-plots") == tables(tmp_path, "local:1", *arguments, "--no-plots")
 
 
@@ -117,7 +117,7 @@ def test_twice_the_cores_are_sent_twice_the_cells(tmp_path: Path, monkeypatch: p
         monkeypatch.setattr(ray, "wait", wait)
         monkeypatch.setattr(ray, "cluster_resources", lambda cores=cores: {"CPU": cores})
         workload = ("--seeds", 20, "--set", "workload.count=2", "--no-plots")
-        tables(tmp_path / str(cores), "ray", "baseline", "--algo", "fifo", *workload)
+        tables(tmp_path / str(cores), "ray", "baseline", "--policy", "fifo", *workload)
     assert most[2] == 2 * most[1] > 0
 
 
@@ -125,7 +125,7 @@ def test_twice_the_cores_are_sent_twice_the_cells(tmp_path: Path, monkeypatch: p
 def test_a_trace_is_sent_to_the_workers(tmp_path: Path) -> None:
     log = tmp_path / "log.csv"
     log.write_text("id,arrival_s,gpus,duration_s\n" + "".join(f"j{n},{n},{1 + n % 4},{9 + n}\n" for n in range(20)))
-    arguments = ("replay", "--trace", log, "--algo", "sjf", "--no-plots")
+    arguments = ("replay", "--trace", log, "--policy", "sjf", "--no-plots")
     runs = tmp_path / "runs"
     assert tables(runs, "ray", *arguments) == tables(runs, "local:1", *arguments)
 

@@ -35,7 +35,7 @@ def evaluated(log, agent, out, *more):
     words = [
         *(
             "eval",
-            "--algo",
+            "--policy",
             f"ppo[checkpoint={agent}]",
             "--workload",
             str(log),
@@ -89,7 +89,7 @@ def test_an_agent_that_never_met_hidden_durations_says_so(log, agent, tmp_path):
 
 def shipped(tmp_path, *more, algo="ppo"):
     """The output of ``dagsim eval`` with a shipped agent, and the checkpoint in its manifest."""
-    words = ("eval", "--algo", algo, "--set", "workload.count=3", "--no-plots", "--out", str(tmp_path), *more)
+    words = ("eval", "--policy", algo, "--set", "workload.count=3", "--no-plots", "--out", str(tmp_path), *more)
     ended = invoke(*words)
     manifests = [json.loads(path.read_text()) for path in tmp_path.glob("*/manifest.json")]
     files = [Path(fact["file"]) for one in manifests for fact in one["checkpoints"].values()]

@@ -106,7 +106,7 @@ def test_no_seed_that_is_played_serves_two_purposes(
     assert set(played.seeds) == {"training", "validation", "report"}
     if system == "cluster":
         more = [part for setting in CLUSTER for part in ("--set", setting)]
-        tune = ["tune", "--algo", "eft-wait", "--param", "theta=0.8", *more, "--seeds", "3", "--quiet"]
+        tune = ["tune", "--policy", "eft-wait", "--param", "theta=0.8", *more, "--seeds", "3", "--quiet"]
         with played.during("tuning"):
             fine(*tune, "--out", tmp_path)
         assert played.seeds["tuning"] == set(VALIDATION[:3])
@@ -333,8 +333,11 @@ def test_a_finished_training_run_can_be_made_longer(tmp_path: Path) -> None:
     finishing.train_in(store)
     rows, seeds = (store.path / "progress.csv").read_text(), claim_report_seeds(store.path, 3)
     with pytest.raises(InputError, match="so give more"):
-        finishing.resumed_training(store.path, len(read_log(store.path)))
-    longer = finishing.resumed_training(store.path, len(read_log(store.path)) + 2)
+        finishing.resumed_training(store.path, len(read_log(store.path)) - 1)
+    longest = len(read_log(store.path)) + 2
+    finishing.resumed_training(store.path, longest)
+    longer = finishing.resumed_training(store.path, longest)  # the command was killed and is repeated
+    assert longer.manifest["plan"]["iterations"] == longest
     trained = finishing.train_in(longer, resume=True)
     after = (store.path / "progress.csv").read_text()
     assert after.startswith(rows)

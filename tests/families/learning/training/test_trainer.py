@@ -363,7 +363,7 @@ def test_train_and_eval_from_the_command_line(tmp_path: Path, monkeypatch: pytes
     run = Path(answer["run"])
     assert {path.name for path in (run / "plots").iterdir()} == {"learning.png", "report.png"}
     assert (run / "report.csv").read_text().startswith("policy,")
-    fine("eval", "--algo", "ppo", "--seeds", "1", "--no-plots", "--json")
+    fine("eval", "--policy", "ppo", "--seeds", "1", "--no-plots", "--json")
     fine("plot", run, run, "--out", "drawn")
     assert (tmp_path / "drawn" / "learning.png").stat().st_size > 1000
     fine("train", *sets, "--iterations", "1", "--init", run / "best.pt", "--no-report", "-q")

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -32,6 +33,7 @@ from dagsim.systems.cluster.audit.auditor import Auditor
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.cluster.waits.wait_rules import Excess, as_one_reason
 from dagsim.systems.seam import Conversation
 from dagsim.traces.report import CONTRADICTIONS
 from dagsim.workload.arrays import JobArrays
@@ -284,6 +286,27 @@ def test_a_job_that_the_rules_of_the_site_keep_out_is_named_with_the_rule(
     of: dict[str, object], reason: str | None
 ) -> None:
     assert broken(**of) == ({} if reason is None else {reason: (1, ("j1",))})
+
+
+@pytest.mark.family("slurm")
+def test_reasons_that_differ_only_in_the_amount_are_one_with_a_range() -> None:
+    of: dict[str, Any] = {"account": "physics", "partition": "main", "qos": "< 5: x", "user": "ada"}
+    queues = replace(RULES, qos=(*RULES.qos, Qos("< 5: x", job_limits=JobCaps(cpus=8))))
+    auditor = ClusterScenario(Cluster(NODES), (), queues=queues).auditor()
+    auditor.add(JobArrays.of([job(number, cpus=cpus, **of) for number, cpus in enumerate((44.0, 12.0, 30.0))]))
+    reason = "QOSMaxCpuPerJob (8) < 12 to 44: the QOS < 5: x"
+    assert auditor.audit().contradictions["rules"].reasons == {reason: (3, ("j0", "j1", "j2"))}
+
+
+def test_several_reasons_in_one_keep_the_only_amount() -> None:
+    low, high = (
+        as_one_reason(["a rule", Excess.of("the limit (1) < ", amount, " s: x"), "b"]) for amount in (2.5, 4000.0)
+    )
+    assert isinstance(low, Excess)
+    assert isinstance(high, Excess)
+    assert (low, low.to(low)) == ("a rule; the limit (1) < 2.5 s: x; b",) * 2
+    assert low.to(high) == "a rule; the limit (1) < 2.5 to 4,000 s: x; b"
+    assert not isinstance(as_one_reason([low, high]), Excess)
 
 
 @pytest.mark.family("slurm")

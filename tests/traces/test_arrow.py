@@ -19,7 +19,7 @@ from dagsim.traces import READERS, TraceOptions, open_trace, recognise
 arrow: Any = pytest.importorskip("pyarrow")
 parquet: Any = pytest.importorskip("pyarrow.parquet")
 
-SAMPLES = Path(__file__).parents[3] / "workloads" / "samples"
+SAMPLES = Path(__file__).parents[2] / "workloads" / "samples"
 ALIBABA_2018 = "task_name,instance_num,job_name,task_type,status,start_time,end_time,plan_cpu,plan_mem"
 ALIBABA_2017 = "create_timestamp,modify_timestamp,job_id,task_id,instance_num,status,plan_cpu,plan_mem"
 TABLES = tuple(

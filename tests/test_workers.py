@@ -14,7 +14,7 @@ from types import FrameType
 
 import pytest
 
-from dagsim.processes import kill_workers, leave_to_workers
+from dagsim.workers import kill_workers, leave_to_workers
 
 WAIT_S = 120
 

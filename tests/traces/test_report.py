@@ -22,7 +22,7 @@ from dagsim.traces.report import (
     RepeatedId,
 )
 from dagsim.traces.typed_table import distinct_texts
-from dagsim.workload.arrays import objects
+from dagsim.workload.array_tools import objects
 
 
 def test_it_reads_as_a_sentence() -> None:

@@ -14,6 +14,7 @@ import torch
 
 from dagsim.errors import ConfigError
 from dagsim.families.learning.codecs.codec import CandidatesConfig, Observation
+from dagsim.families.learning.devices import device_named, device_of, on_cpu, on_device
 from dagsim.families.learning.nets import NETS
 from dagsim.families.learning.nets.actor import ObservationBatch, ObservationStore, chosen_rows
 from dagsim.families.learning.nets.row_nets import Critic, Sizes
@@ -21,7 +22,6 @@ from dagsim.families.learning.off_policy.q_learning import Duelling
 from dagsim.families.learning.off_policy.rainbow import RainbowNetConfig
 from dagsim.families.learning.off_policy.sac import actor_loss
 from dagsim.families.learning.on_policy.learners import policy_gradient_loss
-from dagsim.families.learning.training.devices import device_named, device_of, on_cpu, on_device
 
 ELSEWHERE = torch.device("meta")
 CHOICES = np.array([0, 3, 1])
