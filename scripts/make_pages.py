@@ -203,6 +203,11 @@ def balanced() -> Iterator[str]:
     yield from _on_cells("balanced", r"balanced-(\d+)(?:-(\d+))?\.pt", "training seed", "transfer-heuristics")
 
 
+def decima_network() -> Iterator[str]:
+    """The same for the network that ships as ``decima``, and for the one for W2."""
+    yield from _on_cells("shipped", r"(w2|balanced-5-84)\.pt", "network", "transfer-heuristics")
+
+
 def alibaba_large() -> Iterator[str]:
     """The same for networks on all jobs of Alibaba 2018."""
     pattern = r"(?:alibaba-large-)?(w2|\d)\.pt"
@@ -709,6 +714,7 @@ _NAMED = (
         trained,
         transfer,
         balanced,
+        decima_network,
         alibaba_large,
     ),
 )
