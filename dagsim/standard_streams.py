@@ -58,8 +58,8 @@ class _StandardStream(io.RawIOBase):
 def steady_streams() -> None:
     """Make the standard streams of a command safe. Output to a closed stream (``>&-``) is
     discarded, and characters that the terminal's encoding lacks are written as escape sequences. An
-    error on standard output is reported. An error on standard error is ignored, because a message
-    that cannot be shown is no reason to lose a run.
+    error on standard output is reported. An error on standard error is ignored, because a run must not
+    fail when only a message is lost.
     """
     for number in range(3):
         try:

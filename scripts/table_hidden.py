@@ -21,7 +21,7 @@ import re
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, geometric_mean
 from typing import Any, NamedTuple
 
 import command
@@ -295,8 +295,7 @@ def seeds_table(rows: Sequence[Row]) -> list[str]:
             names = (*place[:2], price, against, f"`{every.heuristic}`")
             table.append((*names, *figures, spread, overall, f"{of['shipped'].ratio:.3f}"))
         means = [
-            np.exp(np.mean(np.log([row.ratio for row in group if row.agent == name])))
-            for name in (*agents, ALL, "shipped")
+            geometric_mean([row.ratio for row in group if row.agent == name]) for name in (*agents, ALL, "shipped")
         ]
         *own, overall, shipped = [f"{mean:.3f}" for mean in means]
         table.append(("geometric mean", known, "", against, "", *own, interquartile_mean(ratios), overall, shipped))
@@ -326,7 +325,7 @@ def summaries(rows: Sequence[Row]) -> list[str]:
     for known, against, price_s in dict.fromkeys((row.known, row.against, row.price_s) for row in rows):
         of = [row for row in rows if (row.known, row.against, row.price_s) == (known, against, price_s)]
         ratios = {name: np.array([row.ratio for row in of if row.agent == name]) for name in (*agents, "shipped")}
-        means = [f"{np.exp(np.log(ratios[name]).mean()):.3f}" for name in ratios]
+        means = [f"{geometric_mean(ratios[name]):.3f}" for name in ratios]
         spread = interquartile_mean(np.array([ratios[name] for name in agents]))
         price = f"{price_s} s" if "preemptive" in against else "any"
         table.append((known, against, price, *means[:-1], spread, means[-1], f"{ratios['shipped'].max():.3f}"))
@@ -384,8 +383,8 @@ def beliefs_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             names = [f"`{row['compared_with']}`" for row in three[:2]]
             figures = [f"{row['ratio']:.3f} ({row['low']:.3f} to {row['high']:.3f})" for row in three]
             table.append((three[0]["cell"], price, *names, *figures))
-        means = [fmean(np.log([row["ratio"] for row in of[number::3]])) for number in range(3)]
-        table.append(("geometric mean", price, "", "", *[f"{np.exp(mean):.3f}" for mean in means]))
+        means = [geometric_mean([row["ratio"] for row in of[number::3]]) for number in range(3)]
+        table.append(("geometric mean", price, "", "", *[f"{mean:.3f}" for mean in means]))
     heads = ("heuristic with beliefs", "heuristic without", "agent / with", "agent / without", "with / without")
     return list(markdown(("cell", "price", *heads), table))
 
@@ -415,7 +414,7 @@ the table of the general agent, but not to choose an agent or a heuristic.
 The *interquartile mean* is the mean of the middle half of the ratios of all training seeds. In rows of geometric means,
 these are the ratios of all training seeds on all workloads. Its 95% interval comes from a bootstrap over training
 seeds, as in rliable. *All seeds* is the geometric mean over the training seeds, with an interval over the report seeds.
-Where two policies always make the same schedule, there is no interval.
+A ratio without an interval is the same for every seed.
 """
 
 
@@ -444,8 +443,8 @@ def page(rows: Sequence[Row]) -> list[str]:
     for known in dict.fromkeys(row.known for row in rows):
         for against in ("plain", "preemptive"):
             of = [row for row in rows if (row.known, row.against) == (known, against)]
-            means = [fmean(np.log([row.ratio for row in of if row.agent == agent])) for agent in AGENTS]
-            table.append(("geometric mean", known, "", against, "", *[f"{np.exp(mean):.3f}" for mean in means]))
+            means = [geometric_mean([row.ratio for row in of if row.agent == agent]) for agent in AGENTS]
+            table.append(("geometric mean", known, "", against, "", *[f"{mean:.3f}" for mean in means]))
     head = ("cell", "estimates", "price", "kind", "compared with", *[f"`{agent}`" for agent in AGENTS])
     return list(markdown(head, table))
 

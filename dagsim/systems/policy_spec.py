@@ -95,8 +95,8 @@ class PolicySpec:
         return self.kind in (PolicyKind.MODEL, PolicyKind.NAMED) and self.name in agent_names()
 
     def files(self) -> list[Path]:
-        """Return the existing files that the parameters name. For a program, whose address or any
-        parameter may be a command, also return those that any of their words names.
+        """Return the existing files that the parameters name. The address and the parameters of a
+        program may be commands, so each of their words may also name a file.
         """
         values = [self.address, *self.params.values()]
         if self.kind is PolicyKind.PROGRAM:

@@ -73,8 +73,8 @@ def test_without_the_writer_of_pages_whatif_answers_and_says_so(
     without_families("web")
     words = ["--trace", "log.csv", "--cluster", "c.yaml", "--policy", "fifo", "--price", "none", "--out", "runs"]
     result = fine("whatif", "--add", "8xT4", *words)
-    said = "no page is written, because the writer of pages belongs to the family web, which this installation lacks"
-    assert said in " ".join(result.output.split())
+    warning = "no page is written, because the writer of pages belongs to the family web, which this installation lacks"
+    assert warning in " ".join(result.output.split())
     assert not list(Path("runs").rglob("report.html"))
     assert list(Path("runs").rglob("answer.json"))
 

@@ -73,8 +73,8 @@ def test_a_short_log_that_never_waits_needs_no_further_machine(jobs: int, here: 
     assert choices[0]["load"] == pytest.approx(0.95)
     for options, last_s in (([], 60.0), (["--load", "0.95"], 60.0), (["--load", "0.475"], 120.0)):
         out = here / "-".join(["r", *options])
-        told = ["--trace", "log.csv", "--config", "c.yaml", "--policy", "fifo", *options, "--no-plots", "-o", str(out)]
-        fine("replay", *told)
+        words = ["--trace", "log.csv", "--config", "c.yaml", "--policy", "fifo", *options, "--no-plots", "-o", str(out)]
+        fine("replay", *words)
         workload = json.loads(next(out.glob("*/runs.jsonl")).read_text().splitlines()[0])["workload"]
         assert workload["span_s"] == pytest.approx(last_s * (jobs - 1))
         assert workload["warning"] is None

@@ -282,8 +282,8 @@ def _names(code: ast.AST) -> set[str]:
 
 
 def _compiled_names(tree: ast.Module) -> set[str]:
-    """Names that compiled functions of a module use, those that its constants are computed from, and functions that it
-    has compiled."""
+    """Names in compiled functions of a module and in the constants that these functions use, and functions that the
+    module has compiled."""
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     marked = [one for one in functions if {"inner", "outer"} & {ast.unparse(mark) for mark in one.decorator_list}]
     calls = [

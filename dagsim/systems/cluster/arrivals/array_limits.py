@@ -11,8 +11,8 @@ from dagsim.systems.cluster.state import JobState
 
 
 class ArrayLimits(Forked):
-    """The tasks of job arrays that are in the system, and those that wait because of the limit of
-    their array (``Request.array_limit``). All attributes are plain data.
+    """The tasks of job arrays, of which some are in the system and others wait for the limit of their
+    array (``Request.array_limit``). All attributes are plain data.
     """
 
     __slots__ = {
@@ -96,7 +96,7 @@ class ArrayLimits(Forked):
         return None
 
     def behind(self, array: str) -> Collection[int]:
-        """Return the tasks that wait because of the limit of their array, and some that have left since."""
+        """Return the tasks that wait for the limit of this array. Some of them may have left since."""
         return self._behind.get(array, ())
 
 

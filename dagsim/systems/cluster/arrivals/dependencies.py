@@ -48,7 +48,7 @@ _NAMED = 3
 
 
 class ArrivingJob(Enum):
-    """What the conditions of a job imply when it arrives."""
+    """The state in which the conditions of a job leave it when it arrives."""
 
     WAITS = "it has to wait"
     ELIGIBLE = "its conditions are met, or its array has room"
